@@ -1,0 +1,42 @@
+# One environment serves every target; it is made anew when pyproject.toml changes.
+PYTHON ?= python3
+VENV ?= .venv
+BIN = $(VENV)/bin
+READY = $(VENV)/.ready
+
+.PHONY: demo test lint test-oldest bench clean
+
+$(READY): pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet "torch==2.13.0"
+	$(BIN)/python -m pip install --quiet --editable ".[dev]"
+	touch $(READY)
+
+demo: $(READY)  ## Cluster the sentence embeddings in examples/ into demo-output/
+	$(BIN)/attnclust fit examples/intents.parquet --vectors embedding --label-column intent \
+		--clusters 15 --seed 0 --out demo-output --force
+
+test: $(READY)  ## The whole test suite
+	$(BIN)/python -m pytest -n 2
+
+lint: $(READY)  ## Style and types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+# The lower bounds of pyproject.toml, as pins.
+OLDEST = numpy==1.26.0 scipy==1.12.0 scikit-learn==1.6.0 pyarrow==15.0.0 safetensors==0.4.3 \
+	typer==0.15.1 click==8.1.8 rich==13.7.0 matplotlib==3.8.0 pandas==2.2.0 polars==1.0.0
+
+test-oldest:  ## The test suite on the oldest supported versions
+	$(PYTHON) -m venv $(VENV)-oldest
+	$(VENV)-oldest/bin/python -m pip install --quiet --upgrade pip
+	$(VENV)-oldest/bin/python -m pip install --quiet --editable ".[dev]" $(OLDEST)
+	$(VENV)-oldest/bin/python -m pytest -n 2
+
+bench: $(READY)  ## The tables of benchmarks/
+	$(BIN)/python benchmarks/accuracy.py
+
+clean:
+	rm -rf $(VENV) $(VENV)-oldest demo-output .pytest_cache .mypy_cache .ruff_cache

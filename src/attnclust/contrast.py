@@ -1,0 +1,189 @@
+"""The fixed point: heads of the regularised problem in its limit, on normalised tokens.
+
+With the second moment denoised the risk is |I - c M|_F^2, least for orthonormal heads, and the
+vanishing regulariser leaves "least pairwise r among orthonormal heads", that is the largest sum of
+fourth moments; the third-moment contrast is sharper and fixes the signs. Both are climbed by
+
+    heads <- polar(gradient of the contrast minus its Gaussian-noise part)
+
+with u_h = <z, mu_h>, q_h = mu_h^T N mu_h and N the noise covariance (diagonal) in z:
+
+    third    E[u^2 z] - q_h E[z] - 2 E[u_h] N mu_h
+    fourth   E[u^3 z] - 3 q_h mu_h - 3 (1 + q_h) N mu_h
+
+At the centres E[u_h] = sqrt(w_h) and the denoised E[u_h^3] = 1/sqrt(w_h), E[u_h^4] = 1/w_h: the
+contrast found over the one these weights promise tells a good optimum from a bad one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from attnclust._typing import FloatArray
+from attnclust.manifold import polar
+
+# A start is right when its contrast is within this share of what its own weights promise.
+TOLERANCE = 0.1
+
+
+@dataclass(frozen=True)
+class HeadFit:
+    """Heads in z, and how they were found.
+
+    Parameters
+    ----------
+    heads : array of shape (K, K)
+        Orthonormal heads, signed so that E[u_h] >= 0.
+    alignment : array of shape (K,)
+        E[u_h], floored away from zero; its square is the weight of the cluster.
+    quality : array of shape (starts,)
+        Contrast of each start over the one its weights promise; 1 at the centres.
+    n_iter : int
+        Steps of the start that was kept.
+    converged : bool
+        Whether it stood still before `max_iter`.
+    """
+
+    heads: FloatArray
+    alignment: FloatArray
+    quality: FloatArray
+    n_iter: int
+    converged: bool
+
+    @property
+    def weights(self) -> FloatArray:
+        """Cluster weights w_h = E[u_h]^2, made to sum to one."""
+        squares = self.alignment**2
+        return np.asarray(squares / squares.sum())
+
+
+def contrast_gradient(
+    z: FloatArray, weights: FloatArray, noise: FloatArray, heads: FloatArray, order: int
+) -> tuple[FloatArray, FloatArray]:
+    """Denoised E[u^(order-1) z] per head, and E[u_h].
+
+    Parameters
+    ----------
+    z : array of shape (m, K)
+        Normalised tokens.
+    weights : array of shape (m,)
+        Row weights that sum to one, in the precision of z.
+    noise : array of shape (K,)
+        Diagonal of N.
+    heads : array of shape (K, K)
+        Unit heads mu_h.
+    order : {3, 4}
+        Which moment.
+
+    Returns
+    -------
+    gradient : array of shape (K, K)
+        Its row products with the heads are the denoised moments E[u_h^order].
+    mean_score : array of shape (K,)
+        E[u_h].
+    """
+    u = heads.astype(z.dtype) @ z.T
+    q = (heads**2) @ noise
+    mean_score = (u @ weights).astype(np.float64)
+    power = (u * u if order == 3 else u * u * u) * weights
+    raw = (power @ z).astype(np.float64)
+    blurred = heads * noise
+    if order == 3:
+        mean = (weights @ z).astype(np.float64)
+        return raw - q[:, None] * mean - 2 * mean_score[:, None] * blurred, mean_score
+    return raw - 3 * q[:, None] * heads - 3 * (1 + q)[:, None] * blurred, mean_score
+
+
+def fixed_point(
+    z: FloatArray,
+    weights: FloatArray,
+    noise: FloatArray,
+    rng: np.random.Generator,
+    *,
+    order: int = 3,
+    max_iter: int = 60,
+    tol: float = 1e-3,
+    n_starts: int = 5,
+) -> HeadFit:
+    """Orthonormal heads at the centres, from as many random starts as the contrast asks for.
+
+    A start is kept at once when its contrast is within `TOLERANCE` of the value its own weights
+    promise. Others are tried after it until two agree, which then is what the data hold though no
+    such mixture, or `n_starts` are spent; the one nearest to its promise is kept.
+
+    Parameters
+    ----------
+    z : array of shape (m, K)
+        Normalised tokens; K heads are sought.
+    weights : array of shape (m,)
+        Row weights, any scale.
+    noise : array of shape (K,)
+        Diagonal of the noise covariance N in z.
+    rng : numpy.random.Generator
+        Draws the starts.
+    order : {3, 4}
+        Which moment.
+    max_iter, tol : int, float
+        Stop when no head turns by more than tol in 1 - |cos|.
+    n_starts : int
+        Most starts tried.
+
+    Returns
+    -------
+    HeadFit
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> z = np.sqrt(3) * np.eye(3)
+    >>> fit = fixed_point(z, np.ones(3), np.zeros(3), np.random.default_rng(0))
+    >>> np.round(np.sort(np.abs(fit.heads), axis=1), 3)
+    array([[0., 0., 1.],
+           [0., 0., 1.],
+           [0., 0., 1.]])
+    """
+    weights = (weights / weights.sum()).astype(z.dtype)
+    dim = z.shape[1]
+    # Eigenvectors have no sign of their own; skewness gives them one that turns with the data.
+    signs = np.where(weights @ z**3 < 0, -1.0, 1.0)
+    best: tuple[float, FloatArray, FloatArray, int, bool] | None = None
+    quality: list[float] = []
+    for _ in range(n_starts):
+        heads = polar(rng.standard_normal((dim, dim))) * signs
+        converged = False
+        for n_iter in range(1, max_iter + 1):  # noqa: B007
+            gradient, _mean = contrast_gradient(z, weights, noise, heads, order)
+            turned = polar(gradient)
+            moved = float(np.max(1 - np.abs((turned * heads).sum(1))))
+            heads = turned
+            if moved < tol:
+                converged = True
+                break
+        gradient, alignment = contrast_gradient(z, weights, noise, heads, order)
+        promised = np.maximum(np.abs(alignment), _least_alignment(dim)) ** -(order - 2.0)
+        quality.append(float((gradient * heads).sum() / promised.sum()))
+        if best is None or abs(quality[-1] - 1) < abs(best[0] - 1):
+            best = quality[-1], heads, alignment, n_iter, converged
+        others = np.abs(np.array(quality[:-1]) - quality[-1])
+        if abs(quality[-1] - 1) <= TOLERANCE or (others < TOLERANCE**2).any():
+            break
+    assert best is not None
+    _, heads, alignment, n_iter, converged = best
+    least = _least_alignment(dim)
+    # Skewness tells the sign of a head whose mean is within rounding of zero.
+    skewness = weights @ (z @ heads.T.astype(z.dtype)) ** 3
+    side = np.where(np.where(np.abs(alignment) < least, skewness, alignment) < 0, -1.0, 1.0)
+    return HeadFit(
+        heads * side[:, None],
+        np.maximum(np.abs(alignment), least),
+        np.array(quality),
+        n_iter,
+        converged,
+    )
+
+
+def _least_alignment(dim: int) -> float:
+    """Floor of E[u_h]: a cluster at a tenth of the mean weight, below which centres fly off."""
+    return float(0.3 / np.sqrt(dim))

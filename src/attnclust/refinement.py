@@ -1,0 +1,174 @@
+"""Refinement: softmax attention from centres to tokens.
+
+The attention weights softmax_j[(<y, m_j> - |m_j|^2 / 2) / sigma^2 + log w_j] are the posterior of a
+spherical mixture, and averaging the tokens by them is the EM step (Dempster, Laird and Rubin 1977).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from attnclust._typing import FloatArray, IntArray
+from attnclust.tokens import Tokens
+
+
+@dataclass(frozen=True)
+class Clusters:
+    """A spherical mixture: the state that every refinement step maps to the next.
+
+    Parameters
+    ----------
+    centroids : array of shape (K, d)
+        m_j, float64, in the frame of the tokens.
+    weights : array of shape (K,)
+        w_j, sum to one.
+    noise_variance : float
+        sigma^2 per coordinate.
+    """
+
+    centroids: FloatArray
+    weights: FloatArray
+    noise_variance: float
+
+    @property
+    def attention(self) -> tuple[FloatArray, FloatArray]:
+        """Keys (K, d) and biases (K,) such that the attention logits are keys @ y + bias."""
+        keys = self.centroids / self.noise_variance
+        with np.errstate(divide="ignore"):
+            bias = np.log(self.weights) - 0.5 * (keys * self.centroids).sum(1)
+        return keys, bias
+
+
+@dataclass(frozen=True)
+class Expectation:
+    """What one E step gathers: soft counts, sums, and the mean log-likelihood."""
+
+    counts: FloatArray
+    sums: FloatArray
+    log_likelihood: float
+
+
+@dataclass(frozen=True)
+class Geometry:
+    """What the data fix for all steps.
+
+    Parameters
+    ----------
+    mean_square : float
+        E|y|^2 over the weighted tokens.
+    floor : float
+        Least noise variance: below it the rows equal their centres to rounding.
+    on_sphere : bool
+        Whether centres are unit vectors (cosine).
+    """
+
+    mean_square: float
+    floor: float
+    on_sphere: bool = False
+
+
+def softmax(logits: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Softmax over the first axis, in place, and the log of its normaliser."""
+    top = logits.max(0)
+    logits -= top
+    np.exp(logits, out=logits)
+    total = logits.sum(0)
+    logits /= total
+    return logits, top + np.log(total)
+
+
+def expectation(tokens: Tokens, clusters: Clusters, geometry: Geometry) -> Expectation:
+    """E step: attention weights of all tokens, summed tile by tile."""
+    keys, bias = clusters.attention
+    k, d = keys.shape
+    counts, sums, total, evidence = np.zeros(k), np.zeros((k, d)), 0.0, 0.0
+    for _, tile in tokens.tiles(k):
+        w = tile.row_weights()
+        attention, log_norm = softmax(tile.scores(keys, bias))
+        if tile.weights is not None:
+            attention *= w.astype(tile.dtype)
+        counts += attention.sum(1, dtype=np.float64)
+        sums += tile.sums(attention)
+        evidence += float(w @ log_norm.astype(np.float64))
+        total += float(w.sum())
+    spread = d * np.log(2 * np.pi * clusters.noise_variance)
+    spread += geometry.mean_square / clusters.noise_variance
+    return Expectation(counts / total, sums / total, evidence / total - 0.5 * spread)
+
+
+def maximization(previous: Clusters, seen: Expectation, geometry: Geometry) -> Clusters:
+    """M step: centres, weights and noise variance that the gathered sums make most likely.
+
+    A cluster that no token attends to keeps its centre. On the sphere the best unit centre is the
+    direction of the sum.
+    """
+    counts, sums = seen.counts, seen.sums
+    held = counts > np.finfo(np.float64).tiny ** 0.5
+    if geometry.on_sphere:
+        length = np.linalg.norm(sums, axis=1, keepdims=True)
+        centroids = np.where(length > 1e-12, sums / np.maximum(length, 1e-300), previous.centroids)
+    else:
+        centroids = np.where(
+            held[:, None], sums / np.where(held, counts, 1.0)[:, None], previous.centroids
+        )
+    inertia = geometry.mean_square - float(
+        ((2 * sums - counts[:, None] * centroids) * centroids).sum()
+    )
+    noise = max(inertia / centroids.shape[1], geometry.floor)
+    return Clusters(centroids, counts / counts.sum(), noise)
+
+
+def em(
+    tokens: Tokens,
+    clusters: Clusters,
+    geometry: Geometry,
+    *,
+    n_steps: int,
+    tol: float = 0.0,
+) -> tuple[Clusters, list[Expectation]]:
+    """At most `n_steps` EM steps; stops when one raises the mean log-likelihood by less than tol.
+
+    Returns
+    -------
+    clusters : Clusters
+        After the last step.
+    seen : list of Expectation
+        Of the start and of the state after each step; the last one belongs to `clusters`.
+    """
+    seen = [expectation(tokens, clusters, geometry)]
+    for _ in range(n_steps):
+        clusters = maximization(clusters, seen[-1], geometry)
+        seen.append(expectation(tokens, clusters, geometry))
+        if seen[-1].log_likelihood - seen[-2].log_likelihood < tol:
+            break
+    return clusters, seen
+
+
+def assign(tokens: Tokens, clusters: Clusters) -> IntArray:
+    """Label of each token: the centre it attends to most, shape (n,)."""
+    keys, bias = clusters.attention
+    labels = np.empty(len(tokens), dtype=np.intp)
+    for window, tile in tokens.tiles(len(keys)):
+        np.argmax(tile.scores(keys, bias), axis=0, out=labels[window])
+    return labels
+
+
+def posterior(tokens: Tokens, clusters: Clusters) -> FloatArray:
+    """Attention weights of all tokens, in the precision of the tokens: shape (n, K)."""
+    keys, bias = clusters.attention
+    out = np.empty((len(tokens), len(keys)), dtype=tokens.dtype)
+    for window, tile in tokens.tiles(len(keys)):
+        out[window] = softmax(tile.scores(keys, bias))[0].T
+    return out
+
+
+def log_density(tokens: Tokens, clusters: Clusters) -> FloatArray:
+    """Log-density of each token under the mixture, float64: shape (n,)."""
+    keys, bias = clusters.attention
+    out: FloatArray = np.empty(len(tokens))
+    for window, tile in tokens.tiles(len(keys)):
+        out[window] = softmax(tile.scores(keys, bias))[1]
+        out[window] -= 0.5 * tile.square_lengths() / clusters.noise_variance
+    return np.asarray(out - 0.5 * tokens.dim * np.log(2 * np.pi * clusters.noise_variance))

@@ -1,0 +1,203 @@
+"""Tokens: the rows of X seen in a frame, tile by tile, never copied.
+
+A row x_i is seen as y_i = (r_i x_i - shift) / unit: r_i = 1/|x_i| under cosine scaling and 1
+otherwise, `shift` the mean and `unit` a power of two near the spread, so that neither an offset nor
+a scale costs digits. Every pass over the data is made of two products, `scores` (A y_i) and `sums`
+(sum_i P_i y_i), into which the frame is folded: dense rows need no centred copy, sparse ones stay
+sparse.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+import scipy.sparse as sp
+
+from attnclust._typing import FloatArray, IntArray, Rows
+
+# Elements of the larger of a tile's two faces (rows x features, rows x clusters): 2 MB in float32.
+TILE_ELEMENTS = 2**19
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """Rows of X with weights, in a frame.
+
+    Parameters
+    ----------
+    X : array or CSR matrix of shape (n, d)
+        The rows as the user gave them.
+    weights : array of shape (n,), optional
+        Non-negative row weights; None means one each.
+    row_scale : array of shape (n,), optional
+        The factor r_i of each row; None means one.
+    shift : array of shape (d,), optional
+        Origin of the frame, in units of r_i x_i; None means zero.
+    unit : float
+        Length of one unit of the frame, in units of r_i x_i.
+    rows : integer array of shape (m,), optional
+        The rows of X that count, gathered a tile at a time; None means all.
+    """
+
+    X: Rows
+    weights: FloatArray | None = None
+    row_scale: FloatArray | None = None
+    shift: FloatArray | None = None
+    unit: float = 1.0
+    rows: IntArray | None = None
+
+    def __len__(self) -> int:
+        return int(self.X.shape[0] if self.rows is None else len(self.rows))
+
+    @property
+    def dim(self) -> int:
+        """Number of features d."""
+        return int(self.X.shape[1])
+
+    @property
+    def dtype(self) -> np.dtype[np.floating]:
+        """Precision of the rows, and of everything of their size."""
+        dtype: np.dtype[np.floating] = self.X.dtype
+        return dtype
+
+    @property
+    def sparse(self) -> bool:
+        """Whether X is a CSR matrix."""
+        return bool(sp.issparse(self.X))
+
+    def part(self, window: slice) -> Tokens:
+        """The rows of a window, as tokens of their own with X in hand."""
+        keep: slice | IntArray = window if self.rows is None else self.rows[window]
+        X = self.X[keep]
+        return replace(
+            self,
+            X=X if self.sparse else np.ascontiguousarray(X),
+            weights=None if self.weights is None else self.weights[keep],
+            row_scale=None if self.row_scale is None else self.row_scale[keep],
+            rows=None,
+        )
+
+    def tiles(self, width: int = 0) -> Iterator[tuple[slice, Tokens]]:
+        """Windows of rows that fit the cache, each with its tokens; `width` is the other face."""
+        step = max(256, TILE_ELEMENTS // max(min(self.dim, 4096), width, 1))
+        for start in range(0, len(self), step):
+            window = slice(start, min(start + step, len(self)))
+            yield window, self.part(window)
+
+    def take(self, rows: IntArray) -> Tokens:
+        """Only these rows (positions among the present ones), still ungathered."""
+        return replace(self, rows=rows if self.rows is None else self.rows[rows])
+
+    def row_weights(self) -> FloatArray:
+        """Weights of the rows at hand, float64; ones where none were given."""
+        if self.weights is None:
+            return np.ones(len(self))
+        picked = self.weights if self.rows is None else self.weights[self.rows]
+        return np.asarray(picked, dtype=np.float64)
+
+    def scores(self, A: FloatArray, bias: FloatArray | None = None) -> FloatArray:
+        """A y_i + bias for one tile: shape (len(A), rows), C order when dense."""
+        A = A / self.unit
+        out: FloatArray
+        if self.sparse:
+            out = np.asarray((self.X @ A.T.astype(self.dtype)).T)
+        else:
+            out = A.astype(self.dtype) @ self.X.T
+        if self.row_scale is not None:
+            out *= self.row_scale.astype(self.dtype)
+        offset = np.zeros(len(A)) if bias is None else bias
+        if self.shift is not None:
+            offset = offset - A @ self.shift
+        out += offset.astype(self.dtype)[:, None]
+        return out
+
+    def sums(self, P: FloatArray) -> FloatArray:
+        """sum_i P_ki y_i for one tile and P of shape (k, rows): (k, d) in float64."""
+        total = P.sum(1, dtype=np.float64)
+        if self.row_scale is not None:
+            P = P * self.row_scale.astype(self.dtype)
+        out = np.asarray((self.X.T @ P.T).T if self.sparse else P @ self.X, dtype=np.float64)
+        if self.shift is not None:
+            out -= total[:, None] * self.shift
+        return out / self.unit
+
+    def own_scores(self, V: FloatArray, labels: IntArray) -> FloatArray:
+        """<y_i, V[labels_i]> for one tile, float64: shape (rows,)."""
+        if self.sparse:
+            return np.asarray(self.scores(V)[labels, np.arange(len(self))], dtype=np.float64)
+        scaled = V / self.unit
+        out = np.einsum("id,id->i", self.X, scaled.astype(self.dtype)[labels]).astype(np.float64)
+        if self.row_scale is not None:
+            out *= self.row_scale
+        if self.shift is not None:
+            out -= (scaled @ self.shift)[labels]
+        return np.asarray(out)
+
+    def own_sums(self, values: FloatArray, labels: IntArray, n_clusters: int) -> FloatArray:
+        """Sum of values_i y_i over the rows of each label, for one tile: (n_clusters, d)."""
+        n = len(self)
+        total = np.bincount(labels, values, minlength=n_clusters)
+        if self.row_scale is not None:
+            values = values * self.row_scale
+        P = sp.csr_matrix(
+            (values.astype(self.dtype), (labels, np.arange(n))), shape=(n_clusters, n)
+        )
+        product = P @ self.X
+        out = np.asarray(product.toarray() if sp.issparse(product) else product, dtype=np.float64)
+        if self.shift is not None:
+            out -= total[:, None] * self.shift
+        return out / self.unit
+
+    def square_lengths(self) -> FloatArray:
+        """|y_i|^2 of the rows of one tile, float64: shape (rows,)."""
+        if not self.sparse:
+            Y = self.dense().astype(np.float64, copy=False)
+            return np.asarray(np.einsum("id,id->i", Y, Y))
+        scaled = replace(self, shift=None)
+        squares = self.X.astype(np.float64) / self.unit
+        squares.data **= 2
+        out = np.asarray(squares.sum(axis=1), dtype=np.float64).ravel()
+        if self.row_scale is not None:
+            out *= self.row_scale**2
+        if self.shift is not None:
+            out += float(self.shift @ self.shift) / self.unit**2
+            out -= 2 * scaled.scores(self.shift[None, :] / self.unit)[0].astype(np.float64)
+        return out
+
+    def mean_square(self) -> float:
+        """E|y|^2 over the weighted rows."""
+        total, count = 0.0, 0.0
+        for _, tile in self.tiles():
+            w = tile.row_weights()
+            total += float(w @ tile.square_lengths())
+            count += float(w.sum())
+        return total / count
+
+    def dense(self) -> FloatArray:
+        """The rows of one tile in the frame, as an array: shape (rows, d)."""
+        Y = self.X.toarray() if self.sparse else self.X
+        if self.row_scale is not None:
+            Y = Y * self.row_scale.astype(self.dtype)[:, None]
+        if self.shift is not None:
+            Y = Y - self.shift.astype(self.dtype)
+        return np.asarray(Y * self.dtype.type(1.0 / self.unit))
+
+
+def power_of_two(scale: float) -> float:
+    """The power of two nearest below `scale`, so that scaling by it rounds nothing; 1 for 0."""
+    return float(2.0 ** np.floor(np.log2(scale))) if scale > 0 else 1.0
+
+
+def row_norms(X: Rows) -> FloatArray:
+    """Lengths of the rows, float64, safe from over- and underflow of squares in float32."""
+    if sp.issparse(X):
+        squares = X.astype(np.float64)
+        squares.data **= 2
+        return np.asarray(np.sqrt(np.asarray(squares.sum(axis=1)).ravel()))
+    norms: FloatArray = np.empty(len(X))
+    for start in range(0, len(X), 8192):
+        wide = X[start : start + 8192].astype(np.float64)
+        norms[start : start + len(wide)] = np.sqrt(np.einsum("id,id->i", wide, wide))
+    return norms

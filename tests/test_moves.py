@@ -1,0 +1,116 @@
+import numpy as np
+import pytest
+
+from attnclust.moves import grow, leading_directions, propose, split_and_merge
+from attnclust.refinement import Clusters, Geometry, assign, em
+from attnclust.tokens import Tokens
+
+
+def inertia(X, labels):
+    return sum(((X[labels == k] - X[labels == k].mean(0)) ** 2).sum() for k in np.unique(labels))
+
+
+def geometry(tokens):
+    return Geometry(tokens.mean_square(), 1e-12)
+
+
+def badly_placed(X, labels):
+    """Cluster 0 shared by two centres, clusters 1 and 2 held by one."""
+    k = labels.max() + 1
+    m = np.array([X[labels == j].mean(0) for j in range(k)])
+    m[0] += 0.05
+    m[1] = (m[1] + m[2]) / 2
+    m[2] = m[0] - 0.1
+    tokens = Tokens(X)
+    return em(tokens, Clusters(m, np.full(k, 1 / k), 0.05), geometry(tokens), n_steps=10)
+
+
+def test_leading_directions_are_the_eigenvectors_within_each_cluster(blobs):
+    rng = np.random.default_rng(0)
+    X, labels, _ = blobs(600, 5, 3)
+    X += rng.standard_normal((600, 1)) * np.eye(5)[labels]
+    w = rng.integers(1, 4, 600).astype(float)
+    means = np.array([np.average(X[labels == k], axis=0, weights=w[labels == k]) for k in range(3)])
+    variances, directions = leading_directions(Tokens(X, w), means, labels, n_steps=30)
+    for k in range(3):
+        values, axes = np.linalg.eigh(np.cov(X[labels == k].T, aweights=w[labels == k], bias=True))
+        assert variances[k] == pytest.approx(values[-1], rel=1e-6)
+        assert abs(directions[k] @ axes[:, -1]) == pytest.approx(1, rel=1e-6)
+
+
+def test_directions_of_large_clusters_come_from_evenly_spaced_rows():
+    """Rows sorted by a second structure: reading the first ones only would miss it."""
+    X = np.zeros((20_000, 2))
+    X[10_000:, 1] = 5.0
+    X += 0.1 * np.random.default_rng(0).standard_normal(X.shape)
+    variances, _ = leading_directions(Tokens(X), X.mean(0)[None], np.zeros(20_000, int))
+    assert variances[0] == pytest.approx(6.25, rel=0.1)
+
+
+def test_a_cluster_of_one_row_or_none_has_no_variance():
+    X = np.array([[0.0, 0], [5, 5], [6, 5]])
+    variances, directions = leading_directions(Tokens(X), X, np.array([0, 1, 1]))
+    assert variances[0] == variances[2] == 0
+    assert np.isfinite(directions).all()
+
+
+def test_the_cheapest_merge_and_the_dearest_split_are_proposed(blobs):
+    X, labels, _ = blobs(600, 8, 5, 0.05)
+    clusters, _ = badly_placed(X, labels)
+    hard = assign(Tokens(X), clusters)
+    variances, directions = leading_directions(Tokens(X), clusters.centroids, hard)
+    moved, n_made = propose(clusters, variances, directions, 1)
+    assert n_made == 1
+    assert inertia(X, assign(Tokens(X), moved)) < 0.6 * inertia(X, hard)
+    assert moved.weights.sum() == pytest.approx(1)
+
+
+def test_nothing_is_proposed_where_nothing_asks_for_it(blobs):
+    X, labels, centres = blobs(2000, 8, 5, 0.1)
+    clusters, _ = em(
+        Tokens(X), Clusters(centres, np.full(5, 0.2), 0.01), geometry(Tokens(X)), n_steps=5
+    )
+    looked = leading_directions(Tokens(X), clusters.centroids, labels)
+    assert propose(clusters, *looked, 2)[1] == 0
+
+
+def test_moves_repair_a_bad_start_and_the_likelihood_only_rises(blobs):
+    for seed in range(5):
+        X, labels, _ = blobs(800, 8, 6, 0.08, seed=seed)
+        clusters, path = badly_placed(X, labels)
+        tokens = Tokens(X)
+        found, seen, moves = split_and_merge(tokens, clusters, path[-1], geometry(tokens))
+        bad = inertia(X, assign(tokens, clusters)) > 1.01 * inertia(X, labels)
+        assert any(m.kept for m in moves) == bad
+        assert (np.diff([s.log_likelihood for s in seen]) > 0).all()
+        assert inertia(X, assign(tokens, found)) <= 1.001 * inertia(X, labels)
+
+
+@pytest.mark.parametrize("k", [1, 2, 3, 7, 12])
+def test_growing_gives_as_many_clusters_as_asked(blobs, k):
+    X, _, _ = blobs(500, 2, 7, 0.1)
+    tokens = Tokens(X)
+    grown = grow(tokens, X.mean(0), geometry(tokens), k)
+    assert grown.centroids.shape == (k, 2)
+    assert grown.weights.sum() == pytest.approx(1)
+
+
+def test_growing_stops_where_rows_do_not_differ():
+    X = np.repeat(np.eye(3), 4, axis=0)
+    tokens = Tokens(X)
+    three = grow(tokens, X.mean(0), geometry(tokens), 3)
+    np.testing.assert_allclose(np.sort(three.centroids.argmax(1)), [0, 1, 2])
+    assert len(grow(tokens, X.mean(0), geometry(tokens), 12).weights) < 12
+
+
+def test_weights_reach_the_moves(blobs):
+    X, labels, _ = blobs(300, 8, 6, 0.08)
+    w = np.random.default_rng(0).integers(1, 4, 300)
+    clusters, _ = badly_placed(X, labels)
+    fits = []
+    for tokens in (Tokens(X, w.astype(float)), Tokens(np.repeat(X, w, 0)), Tokens(X, 3.7 * w)):
+        seen = em(tokens, clusters, geometry(tokens), n_steps=3)
+        fits.append(split_and_merge(tokens, seen[0], seen[1][-1], geometry(tokens)))
+    for found, _, moves in fits[1:]:
+        assert moves == fits[0][2]
+        np.testing.assert_allclose(found.centroids, fits[0][0].centroids, atol=1e-9)
