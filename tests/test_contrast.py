@@ -83,25 +83,27 @@ def test_without_the_noise_part_removed_strong_noise_turns_the_heads():
     assert apart[1] < 0.95
 
 
-def test_a_bad_start_is_seen_and_left():
-    """Two centres shared by two heads: contrast below the promise, so another start is tried."""
-    k = 6
+def test_heads_that_are_not_at_the_centres_are_seen_and_other_starts_tried():
+    """Cut off after one step, starts are bad: each is seen to be, and the best is kept."""
+    k = 12
     z = np.sqrt(k) * np.eye(k)
-    heads = np.eye(k)
-    heads[:2, :2] = [[1, 1], [1, -1]] / np.sqrt(2)
+    arguments = z, np.ones(k), np.zeros(k)
+    cut = fixed_point(*arguments, np.random.default_rng(0), max_iter=1)
+    assert len(cut.quality) == 5
+    assert (np.abs(cut.quality - 1) > 0.1).all()
+    whole = fixed_point(*arguments, np.random.default_rng(0))
+    assert len(whole.quality) == 1
+    np.testing.assert_allclose(whole.heads.max(1), 1, atol=1e-6)
 
-    class Stuck(np.random.Generator):
-        drawn = 0
 
-        def standard_normal(self, size):
-            self.drawn += 1
-            return heads if self.drawn == 1 else super().standard_normal(size)
-
-    rng = Stuck(np.random.PCG64(1))
-    fit = fixed_point(z, np.ones(k), np.zeros(k), rng)
-    assert abs(fit.quality[0] - 1) > 0.1
-    assert len(fit.quality) > 1
-    np.testing.assert_allclose(fit.heads.max(1), 1, atol=1e-6)
+def test_two_starts_that_agree_end_the_search():
+    """No such mixture, yet one optimum: coordinates that are skewed each by itself."""
+    rng = np.random.default_rng(0)
+    z = rng.exponential(size=(4000, 3))
+    fit = fixed_point(z, np.ones(4000), np.zeros(3), rng)
+    assert abs(fit.quality[-1] - 1) > 0.1
+    assert len(fit.quality) < 5
+    assert min(abs(q - fit.quality[-1]) for q in fit.quality[:-1]) < 0.01
 
 
 def test_row_weights_are_repeated_rows():

@@ -69,8 +69,8 @@ def _first_bad(X: Rows, start: int, step: int) -> tuple[int, int]:
     return start + int(row), int(column)
 
 
-def check_weights(sample_weight: Any, X: Rows) -> FloatArray:
-    """Row weights as float64 of shape (n,); ones where none were given.
+def check_weights(sample_weight: Any, X: Rows) -> FloatArray | None:
+    """Row weights as float64 of shape (n,); None where none were given.
 
     Raises
     ------
@@ -79,7 +79,7 @@ def check_weights(sample_weight: Any, X: Rows) -> FloatArray:
     """
     n = X.shape[0]
     if sample_weight is None:
-        return np.ones(n)
+        return None
     weights = np.asarray(sample_weight, dtype=np.float64)
     if weights.ndim == 0:
         weights = np.full(n, float(weights))

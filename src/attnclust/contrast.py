@@ -23,6 +23,7 @@ import numpy as np
 
 from attnclust._typing import FloatArray
 from attnclust.manifold import polar
+from attnclust.tokens import TILE_ELEMENTS
 
 # A start is right when its contrast is within this share of what its own weights promise.
 TOLERANCE = 0.1
@@ -84,14 +85,21 @@ def contrast_gradient(
     mean_score : array of shape (K,)
         E[u_h].
     """
-    u = heads.astype(z.dtype) @ z.T
+    k = len(heads)
+    raw, mean, mean_score = np.zeros((k, z.shape[1])), np.zeros(z.shape[1]), np.zeros(k)
+    narrow = heads.astype(z.dtype)
+    step = max(256, TILE_ELEMENTS // k)
+    for start in range(0, len(z), step):
+        part, w = z[start : start + step], weights[start : start + step]
+        u = narrow @ part.T
+        mean_score += u @ w
+        mean += w @ part
+        power = u * u if order == 3 else u * u * u
+        power *= w
+        raw += power @ part
     q = (heads**2) @ noise
-    mean_score = (u @ weights).astype(np.float64)
-    power = (u * u if order == 3 else u * u * u) * weights
-    raw = (power @ z).astype(np.float64)
     blurred = heads * noise
     if order == 3:
-        mean = (weights @ z).astype(np.float64)
         return raw - q[:, None] * mean - 2 * mean_score[:, None] * blurred, mean_score
     return raw - 3 * q[:, None] * heads - 3 * (1 + q)[:, None] * blurred, mean_score
 
@@ -149,7 +157,7 @@ def fixed_point(
     # Eigenvectors have no sign of their own; skewness gives them one that turns with the data.
     signs = np.where(weights @ z**3 < 0, -1.0, 1.0)
     best: tuple[float, FloatArray, FloatArray, int, bool] | None = None
-    quality: list[float] = []
+    quality, settled = list[float](), list[float]()
     for _ in range(n_starts):
         heads = polar(rng.standard_normal((dim, dim))) * signs
         converged = False
@@ -162,16 +170,17 @@ def fixed_point(
                 converged = True
                 break
         gradient, alignment = contrast_gradient(z, weights, noise, heads, order)
-        promised = np.maximum(np.abs(alignment), _least_alignment(dim)) ** -(order - 2.0)
+        promised = np.maximum(np.abs(alignment), least_alignment(dim)) ** -(order - 2.0)
         quality.append(float((gradient * heads).sum() / promised.sum()))
         if best is None or abs(quality[-1] - 1) < abs(best[0] - 1):
             best = quality[-1], heads, alignment, n_iter, converged
-        others = np.abs(np.array(quality[:-1]) - quality[-1])
-        if abs(quality[-1] - 1) <= TOLERANCE or (others < TOLERANCE**2).any():
+        agreed = converged and any(abs(q - quality[-1]) < TOLERANCE**2 for q in settled)
+        if abs(quality[-1] - 1) <= TOLERANCE or agreed:
             break
+        settled += [quality[-1]] * converged
     assert best is not None
     _, heads, alignment, n_iter, converged = best
-    least = _least_alignment(dim)
+    least = least_alignment(dim)
     # Skewness tells the sign of a head whose mean is within rounding of zero.
     skewness = weights @ (z @ heads.T.astype(z.dtype)) ** 3
     side = np.where(np.where(np.abs(alignment) < least, skewness, alignment) < 0, -1.0, 1.0)
@@ -184,6 +193,6 @@ def fixed_point(
     )
 
 
-def _least_alignment(dim: int) -> float:
+def least_alignment(dim: int) -> float:
     """Floor of E[u_h]: a cluster at a tenth of the mean weight, below which centres fly off."""
     return float(0.3 / np.sqrt(dim))

@@ -25,7 +25,7 @@ from attnclust.checks import (
     check_number,
     check_weights,
 )
-from attnclust.fitting import center, find_start, refine, unit_rows
+from attnclust.fitting import center, find_start, refine, train_start, unit_rows
 from attnclust.moments import spectrum
 from attnclust.objective import REGULARIZERS
 from attnclust.refinement import Clusters, Geometry, assign, em, log_density, posterior
@@ -206,18 +206,8 @@ class AttentionClustering(
                 "ask for fewer clusters"
             )
         largest = check_finite(X)
-        weights = check_weights(sample_weight, X)
         tokens = self._tokens(X, unit=power_of_two(largest))
-        mass = weights if tokens.row_scale is None else weights * (tokens.row_scale > 0)
-        if not mass.any():
-            raise ValueError(
-                "every row has zero weight"
-                if tokens.row_scale is None
-                else 'every row is zero: metric="cosine" needs a direction'
-            )
-        tokens = replace(tokens, weights=None if (mass == 1).all() else mass)
-        if not mass.all():
-            tokens = tokens.take(np.flatnonzero(mass))
+        tokens = _weighted(tokens, check_weights(sample_weight, X))
         check_distinct(tokens, self.n_clusters)
 
         rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31))
@@ -228,15 +218,28 @@ class AttentionClustering(
         geometry = Geometry(
             sample.mean_square(), 8 * float(np.finfo(X.dtype).eps), self.metric == "cosine"
         )
-        clusters, history = find_start(
-            sample,
-            seen,
-            geometry,
-            self.n_clusters,
-            rng,
-            lift=self.lift != "none",
-            order=self.order,
-        )
+        normalized = self.solver == "fixed_point" if self.normalize == "auto" else self.normalize
+        lift = self.lift != "none"
+        layer = None
+        if self.solver == "pgd":
+            clusters, history, layer = train_start(
+                sample,
+                seen,
+                geometry,
+                self.n_clusters,
+                rng,
+                normalized=normalized,
+                lift=lift,
+                regularizer=self.regularizer,
+                strength=self.strength,
+                temperature=None if self.temperature == "auto" else self.temperature,
+                prompt_length=self.prompt_length,
+                n_steps=self.n_steps,
+            )
+        else:
+            clusters, history = find_start(
+                sample, seen, geometry, self.n_clusters, rng, lift=lift, order=self.order
+            )
         if len(clusters.weights) < self.n_clusters:
             raise ValueError(
                 f"rows lie closer together than {X.dtype} can tell apart: only "
@@ -244,7 +247,8 @@ class AttentionClustering(
                 "pass float64 or ask for fewer clusters"
             )
         self.n_iter_ = 1
-        if self.refine in ("auto", True):
+        if self.solver == "fixed_point" if self.refine == "auto" else self.refine:
+            layer = None
             clusters, history, self.n_iter_ = refine(
                 sample, clusters, geometry, history, max_iter=self.max_iter, tol=self.tol
             )
@@ -257,6 +261,9 @@ class AttentionClustering(
         self._store(tokens, clusters)
         self.temperature_ = None
         self.values_ = self.cluster_centers_
+        if layer is not None:
+            self.temperature_ = layer.temperature / tokens.unit**2
+            self.values_ = layer.values.astype(X.dtype)
         self.labels_ = self._labels(X)
         return self
 
@@ -383,6 +390,12 @@ class AttentionClustering(
         check_number("strength", self.strength, 0.0)
         if self.temperature != "auto":
             check_number("temperature", self.temperature, 0.0)
+        if self.solver == "fixed_point" and self.normalize is False:
+            raise ValueError(
+                'solver="fixed_point" works on normalised tokens: leave normalize="auto"'
+            )
+        if self.solver == "pgd" and self.lift == "affine" and self.normalize is not True:
+            raise ValueError('lift="affine" with solver="pgd" needs normalize=True')
         if self.threshold is not None:
             check_number("threshold", self.threshold, 0.0, 1.0)
         if self.max_samples != "auto":
@@ -451,3 +464,16 @@ class AttentionClustering(
         labels = attention.argmax(1)
         labels[attention.max(1) < self.threshold] = -1
         return np.asarray(labels)
+
+
+def _weighted(tokens: Tokens, weights: FloatArray | None) -> Tokens:
+    """Tokens with their weights, less the rows that weigh nothing (zeros under cosine, too)."""
+    if tokens.row_scale is not None and not tokens.row_scale.all():
+        directed = tokens.row_scale > 0
+        weights = directed.astype(np.float64) if weights is None else weights * directed
+        if not weights.any():
+            raise ValueError('no row of weight has a direction: metric="cosine" cannot place zeros')
+    if weights is None:
+        return tokens
+    tokens = replace(tokens, weights=weights)
+    return tokens if weights.all() else tokens.take(np.flatnonzero(weights))

@@ -7,12 +7,19 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from attnclust._typing import FloatArray
-from attnclust.contrast import fixed_point
+from attnclust.contrast import fixed_point, least_alignment
+from attnclust.manifold import random_heads
+from attnclust.mixture import Mixture
 from attnclust.moments import Spectrum
 from attnclust.moves import grow, split_and_merge
 from attnclust.normalization import normalize
 from attnclust.refinement import Clusters, Geometry, em
+from attnclust.theory import optimal_temperature
 from attnclust.tokens import Tokens, power_of_two
+from attnclust.training import train_heads
+
+# Prompts per gradient step.
+N_PROMPTS = 64
 
 
 @dataclass(frozen=True)
@@ -101,6 +108,137 @@ def find_start(
     return clusters, History(
         "heads", normal.conditioning, tuple(map(float, fit.quality)), fit.n_iter
     )
+
+
+@dataclass(frozen=True)
+class LinearLayer:
+    """The trained linear layer in the tokens' frame, its origin not moved.
+
+    Parameters
+    ----------
+    temperature : float
+        c, in inverse squared units of the frame.
+    values : array of shape (K, d)
+        c S mu_h: what a token of alignment one with head h gets.
+    """
+
+    temperature: float
+    values: FloatArray
+
+
+def train_start(
+    tokens: Tokens,
+    seen: Spectrum,
+    geometry: Geometry,
+    n_clusters: int,
+    rng: np.random.Generator,
+    *,
+    normalized: bool,
+    lift: bool,
+    regularizer: str,
+    strength: float,
+    temperature: float | None,
+    prompt_length: int,
+    n_steps: int,
+) -> tuple[Clusters, History, LinearLayer | None]:
+    """Clusters from heads trained by gradient descent on prompts drawn from the rows.
+
+    Tokens are scaled so that their centres have about unit length, as the method supposes: by the
+    root mean square length that the denoised second moment gives, or by sqrt(K) once normalised.
+
+    Parameters
+    ----------
+    tokens, seen, geometry, n_clusters, rng
+        As for `find_start`.
+    normalized, lift : bool
+        Train on normalised keys; with a constant coordinate.
+    regularizer, strength, n_steps
+        Of `train_heads`.
+    temperature : float or None
+        c for centres of unit length; None is half of c*(L) of orthonormal centres.
+    prompt_length : int
+        L.
+
+    Returns
+    -------
+    clusters : Clusters
+        Not normalised: equal weights and centres of one length along the heads, so that the
+        posterior's label is that of the largest alignment. Normalised: mapped back.
+    history : History
+    layer : LinearLayer or None
+        Where the tokens were not normalised.
+
+    Raises
+    ------
+    ValueError
+        If there are more clusters than directions for their heads.
+    """
+    most = seen.dim + (normalized and lift)
+    if n_clusters > most:
+        raise ValueError(
+            f"gradient training needs a direction per head: at most {most} clusters of "
+            f"{seen.dim} features, got n_clusters={n_clusters}"
+        )
+    if not normalized:
+        offset = 0.0 if tokens.shift is None else tokens.shift / tokens.unit
+        tokens, seen = replace(tokens, shift=None), replace(seen, mean=seen.mean + offset)
+    normal = normalize(seen, n_clusters, lift=normalized and lift)
+    if normalized:
+        z = Tokens(normal.project(tokens), weights=tokens.row_weights())
+        dim, length, noise = n_clusters, np.sqrt(n_clusters), float(normal.noise.mean())
+    else:
+        z, noise = tokens, normal.noise_variance
+        dim, length = seen.dim, float(np.sqrt(normal.values.sum()))
+    oracle = np.eye(dim)[:n_clusters]
+    if temperature is None:
+        likely = Mixture(oracle, np.full(n_clusters, 1 / n_clusters), noise / length**2)
+        temperature = optimal_temperature(likely, oracle, prompt_length) / 2
+    share = np.cumsum(z.row_weights())
+
+    def prompts(_step: int) -> FloatArray:
+        drawn = np.searchsorted(share, share[-1] * rng.random(N_PROMPTS * prompt_length))
+        rows = z.take(drawn).part(slice(None)).dense() / length
+        return rows.reshape(N_PROMPTS, prompt_length, dim)
+
+    training = train_heads(
+        prompts,
+        random_heads(rng, (n_clusters, dim)),
+        temperature=temperature,
+        regularizer=regularizer,
+        strength=strength,
+        n_steps=n_steps,
+    )
+    heads, length_found, mean, spread = _signed(z, training.heads)
+    history = History(
+        "trained heads", normal.conditioning, head_steps=training.n_steps, reason=training.reason
+    )
+    noise = max(normal.noise_variance, geometry.floor)
+    if normalized:
+        mean = np.maximum(mean, least_alignment(n_clusters))
+        centroids = unit_rows(normal.centroids(heads, mean), geometry.on_sphere)
+        return Clusters(centroids, mean**2 / (mean**2).sum(), noise), history, None
+    equal = np.full(n_clusters, 1 / n_clusters)
+    centroids = heads * (1.0 if geometry.on_sphere else float(length_found.mean())) - offset
+    scale = temperature / length**2
+    return Clusters(centroids, equal, noise), history, LinearLayer(scale, scale * spread)
+
+
+def _signed(z: Tokens, heads: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
+    """Heads turned towards their own tokens; E[u_h] over those and over all; S mu_h."""
+    k, dim = heads.shape
+    own, mass, mean = np.zeros(k), np.zeros(k), np.zeros(k)
+    spread, total = np.zeros((k, dim)), 0.0
+    for _, tile in z.tiles(k):
+        u, w = tile.scores(heads), tile.row_weights()
+        nearest = np.abs(u).argmax(0)
+        own += np.bincount(nearest, w * u[nearest, np.arange(len(w))], minlength=k)
+        mass += np.bincount(nearest, w, minlength=k)
+        mean += u @ w
+        spread += tile.sums(u * w.astype(tile.dtype))
+        total += float(w.sum())
+    side = np.where(own < 0, -1.0, 1.0)
+    length = np.abs(own) / np.where(mass > 0, mass, 1.0)
+    return heads * side[:, None], length, mean * side / total, spread * side[:, None] / total
 
 
 def refine(
