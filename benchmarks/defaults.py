@@ -1,4 +1,4 @@
-"""The measurement behind each default: ARI and seconds of the alternatives, on models and real rows.
+"""The measurement behind each default: ARI and seconds of the alternatives.
 
     python benchmarks/defaults.py            # 5 seeds, the table in defaults.md
     python benchmarks/defaults.py --seeds 1  # quick
@@ -105,8 +105,8 @@ def main() -> None:
             rows[variant].append(cell(runs))
         peers = {
             "KMeans(1)": lambda X, seed, k=k: KMeans(k, n_init=1, random_state=seed).fit_predict(X),
-            "KMeans(10)": lambda X, seed, k=k: (
-                KMeans(k, n_init=10, random_state=seed).fit_predict(X)
+            "KMeans(10)": lambda X, seed, k=k: KMeans(k, n_init=10, random_state=seed).fit_predict(
+                X
             ),
             "spherical k-means (1)": lambda X, seed, k=k: spherical_kmeans(X, k, seed)[0],
         }

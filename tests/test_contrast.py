@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
-from attnclust.manifold import polar, random_orthonormal
 
 from attnclust.contrast import contrast_gradient, fixed_point
+from attnclust.manifold import polar, random_orthonormal
 
 
 def normalised_mixture(n, weights, noise, seed):

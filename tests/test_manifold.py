@@ -4,6 +4,7 @@ from scipy.linalg import polar as scipy_polar
 
 from attnclust.manifold import (
     alignment,
+    match,
     normalize,
     polar,
     random_heads,
@@ -105,3 +106,16 @@ def test_a_zero_head_is_aligned_with_nothing():
     np.testing.assert_array_equal(alignment(np.eye(2, 3) * [[1], [0]], np.eye(3)), [1, 0])
     with pytest.raises(ValueError, match="invalid"):
         alignment(np.full((1, 2), np.nan), np.eye(2))
+
+
+def test_match_undoes_shuffles_and_signs(rng):
+    frames = random_orthonormal(rng, 3, 6, (5,))
+    order, sides = rng.permutation(3), rng.choice([-1, 1], (5, 3, 1))
+    np.testing.assert_array_equal(match((sides * frames)[:, order], 3 * frames), frames)
+    surplus = np.concatenate([frames[0], random_heads(rng, (2, 6))])
+    np.testing.assert_array_equal(match(surplus, frames[0]), frames[0])
+    np.testing.assert_allclose(
+        (match(frames, frames[0]) * frames[0]).sum(-1).sum(-1), alignment(frames, frames[0]).sum(-1)
+    )
+    with pytest.raises(ValueError, match="2 heads cannot"):
+        match(np.eye(2, 3), np.eye(3))

@@ -90,7 +90,7 @@ def test_moves_repair_a_bad_start_and_the_likelihood_only_rises(blobs):
 def test_growing_gives_as_many_clusters_as_asked(blobs, k):
     X, _, _ = blobs(500, 2, 7, 0.1)
     tokens = Tokens(X)
-    grown = grow(tokens, X.mean(0), geometry(tokens), k)
+    grown = grow(tokens, geometry(tokens), k)
     assert grown.centroids.shape == (k, 2)
     assert grown.weights.sum() == pytest.approx(1)
 
@@ -98,9 +98,9 @@ def test_growing_gives_as_many_clusters_as_asked(blobs, k):
 def test_growing_stops_where_rows_do_not_differ():
     X = np.repeat(np.eye(3), 4, axis=0)
     tokens = Tokens(X)
-    three = grow(tokens, X.mean(0), geometry(tokens), 3)
+    three = grow(tokens, geometry(tokens), 3)
     np.testing.assert_allclose(np.sort(three.centroids.argmax(1)), [0, 1, 2])
-    assert len(grow(tokens, X.mean(0), geometry(tokens), 12).weights) < 12
+    assert len(grow(tokens, geometry(tokens), 12).weights) < 12
 
 
 def test_weights_reach_the_moves(blobs):

@@ -29,7 +29,7 @@ def framed(request):
 def test_products_equal_those_of_explicit_rows(framed):
     tokens, Y = framed
     rng = np.random.default_rng(1)
-    tile = tokens.slice(slice(None))
+    tile = tokens.part(slice(None))
     A, bias, P = rng.standard_normal((3, 7)), rng.standard_normal(3), rng.random((3, 25))
     labels, values = rng.integers(0, 3, 25), rng.standard_normal(25)
     np.testing.assert_allclose(tile.scores(A, bias), A @ Y.T + bias[:, None], atol=1e-12)

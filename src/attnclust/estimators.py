@@ -28,7 +28,7 @@ from attnclust.checks import (
 from attnclust.fitting import center, find_start, refine, train_start, unit_rows
 from attnclust.moments import spectrum
 from attnclust.objective import REGULARIZERS
-from attnclust.refinement import Clusters, Geometry, assign, em, log_density, posterior
+from attnclust.refinement import Clusters, Geometry, assign, log_density, posterior
 from attnclust.tokens import Tokens, power_of_two, row_norms
 
 # Rows that heads and refinement look at: so many in all, or per cluster if that is more.
@@ -113,7 +113,7 @@ class AttentionClustering(
         Softmax-attention steps taken after the moves.
     n_rows_used_ : int
         Rows that heads and refinement looked at.
-    history_ : History
+    history_ : attnclust.fitting.History
         Start, contrast, likelihoods, moves and why it stopped.
     n_features_in_ : int
         Number of features d.
@@ -250,11 +250,8 @@ class AttentionClustering(
         if self.solver == "fixed_point" if self.refine == "auto" else self.refine:
             layer = None
             clusters, history, self.n_iter_ = refine(
-                sample, clusters, geometry, history, max_iter=self.max_iter, tol=self.tol
+                tokens, sample, clusters, geometry, history, max_iter=self.max_iter, tol=self.tol
             )
-            if len(sample) < len(tokens):
-                whole = replace(geometry, mean_square=tokens.mean_square())
-                clusters, _ = em(tokens, clusters, whole, n_steps=1)
 
         self.history_ = history
         self.n_rows_used_ = len(sample)

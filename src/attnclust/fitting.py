@@ -13,7 +13,7 @@ from attnclust.mixture import Mixture
 from attnclust.moments import Spectrum
 from attnclust.moves import grow, split_and_merge
 from attnclust.normalization import normalize
-from attnclust.refinement import Clusters, Geometry, em
+from attnclust.refinement import Clusters, Geometry, assign, em
 from attnclust.theory import optimal_temperature
 from attnclust.tokens import Tokens, power_of_two
 from attnclust.training import train_heads
@@ -28,9 +28,10 @@ class History:
 
     Parameters
     ----------
-    start : {"mean", "heads", "splits", "trained heads"}
+    start : {"mean", "heads", "splits", "splits, hard attention", "trained heads"}
         Where the centres came from before refinement. "splits" grows them from one cluster, where
-        there are more clusters than features or the spectrum shows fewer directions than clusters.
+        there are more clusters than features or the spectrum shows fewer directions than clusters;
+        with hard attention where softmax attention left a cluster without rows.
     conditioning : float or None
         Least signal eigenvalue over the noise: how far the normalisation can be trusted.
     quality : tuple of float
@@ -90,12 +91,12 @@ def find_start(
         Of `normalize` and `fixed_point`.
     """
     if n_clusters == 1:
-        return grow(tokens, seen.mean, geometry, 1), History("mean")
+        return grow(tokens, geometry, 1), History("mean")
     rank = n_clusters - lift
     if n_clusters > seen.dim or seen.values[rank - 1] <= max(
         seen.trailing_mean(rank), geometry.floor
     ):
-        return grow(tokens, seen.mean, geometry, n_clusters), History("splits")
+        return grow(tokens, geometry, n_clusters), History("splits")
     normal = normalize(seen, n_clusters, lift=lift)
     z = normal.project(tokens)
     fit = fixed_point(z, tokens.row_weights(), normal.noise, rng, order=order)
@@ -192,13 +193,13 @@ def train_start(
     oracle = np.eye(dim)[:n_clusters]
     if temperature is None:
         likely = Mixture(oracle, np.full(n_clusters, 1 / n_clusters), noise / length**2)
-        temperature = optimal_temperature(likely, oracle, prompt_length) / 2
+        temperature = float(optimal_temperature(likely, oracle, prompt_length)) / 2
     share = np.cumsum(z.row_weights())
 
     def prompts(_step: int) -> FloatArray:
         drawn = np.searchsorted(share, share[-1] * rng.random(N_PROMPTS * prompt_length))
         rows = z.take(drawn).part(slice(None)).dense() / length
-        return rows.reshape(N_PROMPTS, prompt_length, dim)
+        return np.asarray(rows.reshape(N_PROMPTS, prompt_length, dim))
 
     training = train_heads(
         prompts,
@@ -243,6 +244,7 @@ def _signed(z: Tokens, heads: FloatArray) -> tuple[FloatArray, FloatArray, Float
 
 def refine(
     tokens: Tokens,
+    sample: Tokens,
     clusters: Clusters,
     geometry: Geometry,
     history: History,
@@ -250,7 +252,10 @@ def refine(
     max_iter: int,
     tol: float,
 ) -> tuple[Clusters, History, int]:
-    """Softmax attention until it stands still, moves, and softmax attention again.
+    """Softmax attention until it stands still, moves, softmax attention again; on the sample.
+
+    Where overlapping centres have swallowed each other, so that a cluster is left without rows, the
+    same is done with hard attention from a start by splits. At last one step on all tokens.
 
     Returns
     -------
@@ -260,27 +265,43 @@ def refine(
     n_iter : int
         Attention steps taken, those inside the moves not counted.
     """
+    found = _climb(sample, clusters, geometry, history, max_iter, tol)
+    if not np.bincount(assign(sample, found[0]), minlength=len(clusters.weights)).all():
+        geometry = replace(geometry, hard=True)
+        clusters = grow(sample, geometry, len(clusters.weights))
+        history = replace(history, start="splits, hard attention")
+        found = _climb(sample, clusters, geometry, history, max_iter, tol)
+    clusters, history, n_iter = found
+    if len(sample) < len(tokens):
+        whole = replace(geometry, mean_square=tokens.mean_square())
+        clusters, _ = em(tokens, clusters, whole, n_steps=1)
+    return clusters, history, n_iter
+
+
+def _climb(
+    tokens: Tokens,
+    clusters: Clusters,
+    geometry: Geometry,
+    history: History,
+    max_iter: int,
+    tol: float,
+) -> tuple[Clusters, History, int]:
     clusters, path = em(tokens, clusters, geometry, n_steps=max_iter, tol=tol)
     clusters, kept, moves = split_and_merge(tokens, clusters, path[-1], geometry)
     clusters, last = em(tokens, clusters, geometry, n_steps=max_iter, tol=tol)
-    n_iter = len(path) + len(last) - 2
-    still = len(last) < 2 or last[-1].log_likelihood - last[-2].log_likelihood < tol
+    still = last[-1].log_likelihood - last[-2].log_likelihood < tol
     reason = (
         f"the likelihood rose by less than tol={tol:g}"
         if still
         else f"max_iter={max_iter} attention steps were spent"
     )
-    states = path + kept[1:] + last[1:]
-    return (
-        clusters,
-        replace(
-            history,
-            log_likelihood=tuple(s.log_likelihood for s in states),
-            moves=tuple((m.n_moves, m.kept) for m in moves),
-            reason=reason,
-        ),
-        n_iter,
+    history = replace(
+        history,
+        log_likelihood=tuple(s.log_likelihood for s in path + kept[1:] + last[1:]),
+        moves=tuple((m.n_moves, m.kept) for m in moves),
+        reason=reason,
     )
+    return clusters, history, len(path) + len(last) - 2
 
 
 def unit_rows(A: FloatArray, scale: bool = True) -> FloatArray:

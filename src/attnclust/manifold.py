@@ -192,6 +192,44 @@ def alignment(heads: FloatArray, centroids: FloatArray) -> FloatArray:
     return matched.reshape(*cosine.shape[:-2], min(cosine.shape[-2:]))
 
 
+def match(heads: FloatArray, centroids: FloatArray) -> FloatArray:
+    """The head of each centre, under the matching of `alignment`, turned towards its centre.
+
+    Parameters
+    ----------
+    heads : array of shape (..., H, d)
+        At least as many as centres.
+    centroids : array of shape (..., K, d)
+        Leading dimensions broadcast.
+
+    Returns
+    -------
+    array of shape (..., K, d)
+        In the order of the centres, with <mu_j, m_j> >= 0.
+
+    Raises
+    ------
+    ValueError
+        If there are fewer heads than centres, or any is not finite.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> match(np.array([[-0.6, -0.8], [1.0, 0.0]]), np.array([[2.0, 0.0], [3.0, 4.0]]))
+    array([[1. , 0. ],
+           [0.6, 0.8]])
+    """
+    if heads.shape[-2] < centroids.shape[-2]:
+        raise ValueError(f"{heads.shape[-2]} heads cannot each take {centroids.shape[-2]} centres")
+    cosine = _directions(centroids) @ np.swapaxes(_directions(heads), -1, -2)
+    flat = np.abs(cosine).reshape(-1, *cosine.shape[-2:])
+    taken = np.array([linear_sum_assignment(one, maximize=True)[1] for one in flat])
+    taken = taken.reshape(*cosine.shape[:-1], 1)
+    side = np.where(np.take_along_axis(cosine, taken, axis=-1) < 0, -1, 1)
+    spread = np.broadcast_to(heads, (*cosine.shape[:-2], *heads.shape[-2:]))
+    return np.asarray(np.take_along_axis(spread, taken, axis=-2) * side.astype(heads.dtype))
+
+
 def _directions(vectors: FloatArray) -> FloatArray:
     length = np.linalg.norm(vectors, axis=-1, keepdims=True)
     return np.asarray(vectors / np.where(length == 0, 1, length))

@@ -163,7 +163,7 @@ def spectrum(tokens: Tokens, k: int, rng: np.random.Generator) -> Spectrum:
 def _subspace_iteration(
     tokens: Tokens, k: int, rng: np.random.Generator, oversampling: int = 10, n_passes: int = 8
 ) -> Spectrum:
-    mean = _mean(tokens)
+    mean = tokens.mean()
     trace = max(tokens.mean_square() - float(mean @ mean), 0.0)
     block = min(k + oversampling, tokens.dim)
     Q = np.linalg.qr(rng.standard_normal((tokens.dim, block)))[0]
@@ -171,15 +171,6 @@ def _subspace_iteration(
         Q = np.linalg.qr(_covariance_times(tokens, mean, Q))[0]
     values, turn = np.linalg.eigh(Q.T @ _covariance_times(tokens, mean, Q))
     return Spectrum(mean, np.maximum(values[::-1][:k], 0.0), (Q @ turn[:, ::-1])[:, :k], trace)
-
-
-def _mean(tokens: Tokens) -> FloatArray:
-    total, count = np.zeros(tokens.dim), 0.0
-    for _, tile in tokens.tiles():
-        w = tile.row_weights()
-        total += tile.sums(w.astype(tile.dtype)[None, :])[0]
-        count += float(w.sum())
-    return total / count
 
 
 def _covariance_times(tokens: Tokens, mean: FloatArray, Q: FloatArray) -> FloatArray:

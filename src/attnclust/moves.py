@@ -179,11 +179,12 @@ def split_and_merge(
     return clusters, kept, moves
 
 
-def grow(tokens: Tokens, mean: FloatArray, geometry: Geometry, n_clusters: int) -> Clusters:
+def grow(tokens: Tokens, geometry: Geometry, n_clusters: int) -> Clusters:
     """A start from one cluster, by splits and EM steps: no row is drawn, none counts twice.
 
     May return fewer clusters than asked where no rows differ from their centre.
     """
+    mean = tokens.mean()
     noise = max((geometry.mean_square - float(mean @ mean)) / tokens.dim, geometry.floor)
     clusters = Clusters(mean[None, :], np.ones(1), noise)
     while (k := len(clusters.weights)) < n_clusters:

@@ -119,7 +119,7 @@ def _risk(
     c = np.asarray(temperature, dtype=P.dtype)
     linear = (P**2).sum((-1, -2)).mean(-1)
     square = ((heads[..., None, :, :] @ P) * (np.swapaxes(P, -1, -2) @ P)).sum((-1, -2)).mean(-1)
-    return np.asarray(trace - 2 * c * linear + c**2 * square)
+    return np.asarray(trace - 2 * c * linear + c**2 * square, dtype=P.dtype)
 
 
 def _gradient(
@@ -151,7 +151,7 @@ def pairwise_regularizer(u: FloatArray) -> FloatArray:
     """
     square = u**2
     others = square.sum(-1, keepdims=True) - square
-    return np.asarray(0.5 * (square * others).sum(-1).mean(-1))
+    return np.asarray((square * others).sum(-1).mean(-1) / 2, dtype=u.dtype)
 
 
 def pairwise_gradient(u: FloatArray, tokens: FloatArray) -> FloatArray:

@@ -6,7 +6,7 @@ spherical mixture, and averaging the tokens by them is the EM step (Dempster, La
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -62,11 +62,15 @@ class Geometry:
         Least noise variance: below it the rows equal their centres to rounding.
     on_sphere : bool
         Whether centres are unit vectors (cosine).
+    hard : bool
+        Whether each token attends to one centre only, all centres alike: the k-means step, for data
+        in which overlapping centres would swallow each other.
     """
 
     mean_square: float
     floor: float
     on_sphere: bool = False
+    hard: bool = False
 
 
 def softmax(logits: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -80,17 +84,31 @@ def softmax(logits: FloatArray) -> tuple[FloatArray, FloatArray]:
 
 
 def expectation(tokens: Tokens, clusters: Clusters, geometry: Geometry) -> Expectation:
-    """E step: attention weights of all tokens, summed tile by tile."""
+    """E step: attention weights of all tokens, summed tile by tile.
+
+    Hard attention gives the likelihood of the tokens with their labels in its place.
+    """
+    if geometry.hard:
+        clusters = replace(
+            clusters, weights=np.full_like(clusters.weights, 1 / len(clusters.weights))
+        )
     keys, bias = clusters.attention
     k, d = keys.shape
     counts, sums, total, evidence = np.zeros(k), np.zeros((k, d)), 0.0, 0.0
     for _, tile in tokens.tiles(k):
         w = tile.row_weights()
-        attention, log_norm = softmax(tile.scores(keys, bias))
-        if tile.weights is not None:
-            attention *= w.astype(tile.dtype)
-        counts += attention.sum(1, dtype=np.float64)
-        sums += tile.sums(attention)
+        logits = tile.scores(keys, bias)
+        if geometry.hard:
+            nearest = logits.argmax(0)
+            log_norm = logits[nearest, np.arange(len(w))]
+            counts += np.bincount(nearest, w, minlength=k)
+            sums += tile.own_sums(w, nearest, k)
+        else:
+            attention, log_norm = softmax(logits)
+            if tile.weights is not None:
+                attention *= w.astype(tile.dtype)
+            counts += attention.sum(1, dtype=np.float64)
+            sums += tile.sums(attention)
         evidence += float(w @ log_norm.astype(np.float64))
         total += float(w.sum())
     spread = d * np.log(2 * np.pi * clusters.noise_variance)

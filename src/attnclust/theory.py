@@ -1,142 +1,350 @@
-"""Closed forms: the population risk of the layer at finite prompt length.
+"""What the theory says: population risk, its best scale, and where the oracle heads are stable.
 
-For L iid tokens with S = E[x x^T], F = E[|x|^2 x x^T], M = sum_h mu_h mu_h^T and a = x^T M x,
-
-    R(c) = tr S - (2c/L) [E(|x|^2 a) + (L-1) tr(M S^2)]
-         + (c^2/L^2) [E(a^2 |x|^2) + 2(L-1) E(a x^T S M x) + (L-1) tr(M S M F)
-                      + (L-1)(L-2) tr(M S M S^2)]
-
-a parabola in c, so that its minimiser c*(L) is closed form. Given a component, x = m + sigma e is
-Gaussian, and each expectation is one of a product of quadratic forms (Magnus 1978).
+The risk is the parabola R(c) = tr S - 2c q + c^2 s of `population`, exact at every prompt length L.
+Oracle heads are the centres themselves, here orthonormal and of equal weight, H = K.
 """
 
 from __future__ import annotations
 
+from typing import Literal
+
 import numpy as np
+import numpy.typing as npt
+from scipy.special import ndtr
 
 from attnclust._typing import FloatArray
+from attnclust.manifold import match
 from attnclust.mixture import Mixture
+from attnclust.population import risk_slopes
 
 
-def _mean_form(A: FloatArray, m: FloatArray, v: float) -> float:
-    """E[x^T A x] for x ~ N(m, v I)."""
-    return float(v * np.trace(A) + m @ A @ m)
-
-
-def _mean_product(A: FloatArray, B: FloatArray, m: FloatArray, v: float) -> float:
-    """E[x^T A x x^T B x] for x ~ N(m, v I) and symmetric A, B."""
-    joint = 2 * v**2 * np.trace(A @ B) + 4 * v * (m @ A @ B @ m)
-    return _mean_form(A, m, v) * _mean_form(B, m, v) + float(joint)
-
-
-def _mean_triple(A: FloatArray, m: FloatArray, v: float) -> float:
-    """E[(x^T A x)^2 |x|^2] for x ~ N(m, v I) and symmetric A.
-
-    From joint cumulants of quadratic forms: third moment = sum over partitions, with
-    cum(A, A, I) = 8 v^3 tr(A^2) + 24 v^2 m^T A^2 m.
-    """
-    eye = np.eye(len(m))
-    a, i = _mean_form(A, m, v), _mean_form(eye, m, v)
-    aa = 2 * v**2 * np.trace(A @ A) + 4 * v * (m @ A @ A @ m)
-    ai = 2 * v**2 * np.trace(A) + 4 * v * (m @ A @ m)
-    aai = 8 * v**3 * np.trace(A @ A) + 24 * v**2 * (m @ A @ A @ m)
-    return float(a * a * i + aa * i + 2 * a * ai + aai)
-
-
-def risk_parabola(mixture: Mixture, heads: FloatArray, length: float) -> tuple[float, float, float]:
-    """Coefficients (p, q, s) of the population risk R(c) = p - 2 q c + s c^2.
+def population_risk(
+    mixture: Mixture, heads: FloatArray, temperature: npt.ArrayLike, length: float
+) -> FloatArray:
+    """Expected reconstruction risk R of a prompt of L tokens.
 
     Parameters
     ----------
     mixture : Mixture
-    heads : array of shape (H, d)
+        Leading dimensions of centres and heads broadcast.
+    heads : array of shape (..., H, d)
+        mu_h, of any length.
+    temperature : float or array of shape (...)
+        c = H lambda.
     length : float
-        Tokens per prompt L >= 1; may be infinite.
+        L >= 1; may be infinite.
 
     Returns
     -------
-    p, q, s : float
+    array of shape (...)
 
     Raises
     ------
     ValueError
         If length < 1.
-    """
-    if not length >= 1:
-        raise ValueError(f"a prompt has at least one token, got length={length}")
-    M, S, v = heads.T @ heads, mixture.second_moment, mixture.noise_variance
-    eye, d = np.eye(mixture.dim), mixture.dim
-    linear, square = float(np.trace(M @ S @ S)), float(np.trace(M @ S @ M @ S @ S))
-    p = float(np.trace(S))
-    if np.isinf(length):
-        return p, linear, square
-    pairs = list(zip(mixture.weights, mixture.centroids, strict=True))
-    F = sum(
-        w * ((m @ m + (d + 4) * v) * np.outer(m, m) + ((m @ m) * v + (d + 2) * v**2) * eye)
-        for w, m in pairs
-    )
-    SM = 0.5 * (S @ M + M @ S)
-    q = sum(w * _mean_product(M, eye, m, v) for w, m in pairs) + (length - 1) * linear
-    s = (
-        sum(w * _mean_triple(M, m, v) for w, m in pairs)
-        + 2 * (length - 1) * sum(w * _mean_product(M, SM, m, v) for w, m in pairs)
-        + (length - 1) * float(np.trace(M @ S @ M @ F))
-        + (length - 1) * (length - 2) * square
-    )
-    return p, float(q) / length, float(s) / length**2
-
-
-def population_risk(
-    mixture: Mixture, heads: FloatArray, temperature: float, length: float
-) -> float:
-    """Expected reconstruction risk of one token of a prompt of L tokens.
-
-    Parameters
-    ----------
-    mixture : Mixture
-    heads : array of shape (H, d)
-    temperature : float
-        c.
-    length : float
-        L >= 1; may be infinite.
-
-    Returns
-    -------
-    float
 
     Examples
     --------
     >>> import numpy as np
-    >>> from attnclust.mixture import Mixture
-    >>> two = Mixture.equal(np.eye(5)[:2], 1.0)
-    >>> round(population_risk(two, np.eye(5)[:2], 2 / 3, np.inf), 12)
+    >>> two = Mixture.equal(np.eye(5)[:2], noise_variance=1.0)
+    >>> round(float(population_risk(two, np.eye(5)[:2], 2 / 3, np.inf)), 9)  # (d - K) sigma^2
     3.0
     """
-    p, q, s = risk_parabola(mixture, heads, length)
-    return p - 2 * q * temperature + s * temperature**2
+    c = np.asarray(temperature)
+    trace = np.trace(mixture.second_moment, axis1=-2, axis2=-1)
+    linear, square = _parabola(mixture, heads, length)
+    return np.asarray(trace - 2 * c * linear + c**2 * square)[()]
 
 
-def optimal_temperature(mixture: Mixture, heads: FloatArray, length: float) -> float:
-    """c*(L): the scale of least population risk, the vertex of its parabola.
+def population_gradient(
+    mixture: Mixture, heads: FloatArray, temperature: npt.ArrayLike, length: float
+) -> FloatArray:
+    """Gradient of `population_risk` in the heads.
 
     Parameters
     ----------
-    mixture : Mixture
-    heads : array of shape (H, d)
+    mixture, heads, temperature, length
+        As there.
+
+    Returns
+    -------
+    array of shape (..., H, d)
+    """
+    c = np.asarray(temperature)[..., None, None]
+    linear, square = risk_slopes(mixture, heads, length)
+    return np.asarray(np.swapaxes(2 * c**2 * square - 4 * c * linear, -1, -2))
+
+
+def optimal_temperature(mixture: Mixture, heads: FloatArray, length: float) -> FloatArray:
+    """c*(L) = q / s, the scale of least population risk.
+
+    Parameters
+    ----------
+    mixture, heads, length
+        As for `population_risk`.
+
+    Returns
+    -------
+    array of shape (...)
+
+    Raises
+    ------
+    ValueError
+        If the heads are orthogonal to every token, so that no scale matters.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> two = Mixture.equal(np.eye(5)[:2], noise_variance=1.0)
+    >>> lambda_star = optimal_temperature(two, np.eye(5)[:2], np.inf) / 2
+    >>> round(float(lambda_star), 4)  # 1 / (1 + K sigma^2)
+    0.3333
+    """
+    linear, square = _parabola(mixture, heads, length)
+    if not (square > 0).all():
+        raise ValueError("the heads are orthogonal to all tokens: no temperature is the best")
+    return np.asarray(linear / square)[()]
+
+
+def _parabola(mixture: Mixture, heads: FloatArray, length: float) -> tuple[FloatArray, FloatArray]:
+    """Coefficients q and s of R(c), each of shape (...)."""
+    transposed = np.swapaxes(heads, -1, -2)
+    linear, square = risk_slopes(mixture, heads, length)
+    return (transposed * linear).sum((-1, -2)), (transposed * square).sum((-1, -2)) / 2
+
+
+def tilt_temperature(sigma: float, dim: int, length: float, n_clusters: int) -> float:
+    """c_tilt: the scale above which an oracle head lowers R by leaving the plane of the centres.
+
+    Parameters
+    ----------
+    sigma : float
+        Noise.
+    dim : int
+        d > K.
     length : float
-        L >= 1; may be infinite.
+        L >= 1; infinite gives (2/s)(s + sigma^2)/(2s + sigma^2), s = 1/K + sigma^2.
+    n_clusters : int
+        K orthonormal centres of equal weight.
 
     Returns
     -------
     float
 
+    Raises
+    ------
+    ValueError
+        If nothing is off the plane, or for sigma < 0 or L < 1.
+
+    Examples
+    --------
+    >>> round(tilt_temperature(1.0, 5, 30, 2), 3)
+    0.705
+    """
+    linear, square = _tilt(sigma, dim, length, n_clusters)
+    return 2 * linear / square
+
+
+def maximal_regularization(
+    temperature: float,
+    sigma: float,
+    dim: int,
+    length: float,
+    n_clusters: int,
+    regularizer: Literal["pairwise", "product"] = "pairwise",
+) -> float:
+    """rho_max(c): the strength above which an oracle head lowers R + rho r by leaving the plane.
+
+    A head tilted by a small angle t costs t^2 (c^2 s_2 - 2 c q_2) in R, and saves t^2 times
+    (K-1) sigma^2 / K in the pairwise regulariser, sigma^(2(K-1)) / K in the product.
+
+    Parameters
+    ----------
+    temperature : float
+        c.
+    sigma, dim, length, n_clusters
+        As for `tilt_temperature`.
+    regularizer : {"pairwise", "product"}
+
+    Returns
+    -------
+    float
+        Not positive from c_tilt on; infinite without noise, or for one head and pairwise, below it.
+
+    Examples
+    --------
+    >>> round(maximal_regularization(0.5 * tilt_temperature(1.0, 5, 30, 2), 1.0, 5, 30, 2), 2)
+    0.97
+    """
+    linear, square = _tilt(sigma, dim, length, n_clusters)
+    cost = temperature**2 * square - 2 * temperature * linear
+    savings = {
+        "pairwise": (n_clusters - 1) * sigma**2 / n_clusters,
+        "product": sigma ** (2 * (n_clusters - 1)) / n_clusters,
+    }
+    if regularizer not in savings:
+        raise ValueError(f"regularizer must be pairwise or product, got {regularizer!r}")
+    saved = savings[regularizer]
+    return cost / saved if saved > 0 else float(np.copysign(np.inf, cost))
+
+
+def _tilt(sigma: float, dim: int, length: float, n_clusters: int) -> tuple[float, float]:
+    """Second-order change (q_2, s_2) of q and s per squared angle, for one head off the plane.
+
+    With n off the plane, u_0 = cos t x_0 + sin t y, so that a gains 2 t x_0 y + t^2 (y^2 - x_0^2).
+    Averages over the centres replace x_0^2 by a_0 / K, a_0 = |x|^2 within the plane, a noncentral
+    chi-squared of cumulants K v + 1, 2 K v^2 + 4 v, 8 K v^3 + 24 v^2.
+    """
+    if not sigma >= 0 or not length >= 1 or n_clusters < 1:
+        raise ValueError(
+            f"need sigma >= 0, length >= 1 and a cluster, got {sigma}, {length} and {n_clusters}"
+        )
+    if dim <= n_clusters:
+        raise ValueError(
+            f"{n_clusters} centres span dimension {dim}: there is no direction off their plane"
+        )
+    K, v, rest = n_clusters, sigma**2, dim - n_clusters
+    s = 1 / K + v
+    once, twice = v**2 - s**2, -s * (2 * s + v) * (s - v)
+    if np.isinf(length):
+        return once, twice
+    k1, k2, k3 = K * v + 1, 2 * K * v**2 + 4 * v, 8 * K * v**3 + 24 * v**2
+    a1, a2, a3 = k1, k2 + k1**2, k3 + 3 * k1 * k2 + k1**3
+    off = v + (dim + 2) * v**2  # F off the plane
+    on = off + (1 + (dim + 4) * v) / K
+    a_y_x = a2 * v + a1 * v**2 * (rest + 2)  # E[a_0 y^2 |x|^2]
+    sixth = (4 / K + 2) * a_y_x - (2 / K) * (a3 + a2 * v * rest)
+    mixed = (s + v) * (1 + 2 / K) * a1 * v - 2 * s * a2 / K
+    fourth = (v - 2 * s) * on + s * off
+    linear = (off - on + (length - 1) * once) / length
+    square = sixth + (length - 1) * (2 * mixed + fourth + (length - 2) * twice)
+    return linear, square / length**2
+
+
+def variance_reduction_interval(
+    sigma: float, dim: int, length: float, n_clusters: int
+) -> tuple[float, float] | None:
+    """Where in lambda = c / K the oracle heads' risk is below d sigma^2.
+
+    That is the risk of predicting each token by its own centre: the layer does better by shrinking
+    the noise within the centres' plane.
+
+    Parameters
+    ----------
+    sigma : float
+        Noise.
+    dim : int
+        d >= K.
+    length : float
+        L >= 1; may be infinite.
+    n_clusters : int
+        K orthonormal centres of equal weight.
+
+    Returns
+    -------
+    (low, high) or None
+        None where no lambda gets below.
+
+    Examples
+    --------
+    >>> low, high = variance_reduction_interval(1.0, 5, float("inf"), 2)  # (1 -+ sqrt(2/3)) / 3
+    >>> round(low, 4), round(high, 4)
+    (0.0612, 0.6055)
+    """
+    oracle = np.eye(dim)[:n_clusters]
+    if len(oracle) < n_clusters:
+        raise ValueError(f"no {n_clusters} centres are orthonormal in dimension {dim}")
+    mixture = Mixture.equal(oracle, noise_variance=sigma**2)
+    linear, square = (float(one) for one in _parabola(mixture, oracle, length))
+    # tr S - d sigma^2 = 1 for centres of unit length.
+    discriminant = linear**2 - square
+    if discriminant <= 0:
+        return None
+    root = np.sqrt(discriminant)
+    # 1 / (q + root) = (q - root) / s keeps the digits that the difference loses.
+    return float(1 / (linear + root)) / n_clusters, float((linear + root) / square) / n_clusters
+
+
+def output_moments(
+    mixture: Mixture, heads: FloatArray, temperature: float
+) -> tuple[FloatArray, FloatArray]:
+    """Mean and covariance of the layer's output given the component of its token, as L -> infinity.
+
+    T(x) = c S M x is linear in x, so the output is Gaussian around c S M m_j with covariance
+    c^2 sigma^2 S M^2 S: directions off the heads' span are flattened, if S does not mix them.
+
+    Parameters
+    ----------
+    mixture : Mixture
+    heads : array of shape (..., H, d)
+    temperature : float
+        c.
+
+    Returns
+    -------
+    means : array of shape (..., K, d)
+    covariance : array of shape (..., d, d)
+        The same for every component.
+
     Examples
     --------
     >>> import numpy as np
-    >>> from attnclust.mixture import Mixture
-    >>> two = Mixture.equal(np.eye(5)[:2], 1.0)
-    >>> round(optimal_temperature(two, np.eye(5)[:2], np.inf) / 2, 12)  # lambda* = 1/(1 + K sigma^2)
-    0.333333333333
+    >>> two = Mixture.equal(np.eye(3)[:2], noise_variance=0.5)
+    >>> output_moments(two, np.eye(3)[:2], 1.0)[1]
+    array([[0.5, 0. , 0. ],
+           [0. , 0.5, 0. ],
+           [0. , 0. , 0. ]])
     """
-    _, q, s = risk_parabola(mixture, heads, length)
-    return q / s
+    gain = temperature * (mixture.second_moment @ np.swapaxes(heads, -1, -2)) @ heads
+    transposed = np.swapaxes(gain, -1, -2)
+    return mixture.centroids @ transposed, mixture.noise_variance * gain @ transposed
+
+
+def clustering_error(mixture: Mixture, heads: FloatArray) -> FloatArray:
+    """Sum of the two class errors of the rule argmax_h <x, mu_h>, signs and order resolved.
+
+    Phi(m_1 . kappa / sigma) + Phi(-m_0 . kappa / sigma), kappa = (mu_0 - mu_1) / |mu_0 - mu_1|;
+    with unit centres as heads, 2 Phi(-|m_0 - m_1| / (2 sigma)). The misclassification rate weighs
+    the two by w_1 and w_0.
+
+    Parameters
+    ----------
+    mixture : Mixture
+        K = 2.
+    heads : array of shape (..., 2, d)
+        Unit vectors.
+
+    Returns
+    -------
+    array of shape (...)
+        1 for equal heads, which tell nothing.
+
+    Raises
+    ------
+    ValueError
+        Unless there are two clusters and two unit heads.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> two = Mixture.equal(np.eye(5)[:2], noise_variance=1.0)
+    >>> round(float(clustering_error(two, np.eye(5)[:2])), 4)
+    0.4795
+    """
+    if mixture.n_clusters != 2 or heads.shape[-2] != 2:
+        raise ValueError(
+            f"the formula is for two clusters and two heads, got {mixture.n_clusters} and "
+            f"{heads.shape[-2]}"
+        )
+    if not np.allclose(np.linalg.norm(heads, axis=-1), 1, atol=1e-5):
+        raise ValueError("heads must be unit vectors: normalise them")
+    heads = match(heads, mixture.centroids)
+    kappa = heads[..., 0, :] - heads[..., 1, :]
+    length = np.linalg.norm(kappa, axis=-1, keepdims=True)
+    kappa = kappa / np.where(length == 0, 1, length)
+    margin = (mixture.centroids * kappa[..., None, :]).sum(-1)
+    if mixture.noise_variance > 0:
+        margin = margin / np.sqrt(mixture.noise_variance)
+    else:
+        margin = np.where(margin == 0, 0, np.copysign(np.inf, margin))
+    return np.asarray(ndtr(margin[..., 1]) + ndtr(-margin[..., 0]))[()]

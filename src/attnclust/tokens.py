@@ -166,6 +166,15 @@ class Tokens:
             out -= 2 * scaled.scores(self.shift[None, :] / self.unit)[0].astype(np.float64)
         return out
 
+    def mean(self) -> FloatArray:
+        """E[y] over the weighted rows, shape (d,)."""
+        total, count = np.zeros(self.dim), 0.0
+        for _, tile in self.tiles():
+            w = tile.row_weights()
+            total += tile.sums(w.astype(tile.dtype)[None, :])[0]
+            count += float(w.sum())
+        return total / count
+
     def mean_square(self) -> float:
         """E|y|^2 over the weighted rows."""
         total, count = 0.0, 0.0

@@ -1,9 +1,12 @@
-"""Training: heads by gradient descent on prompts, on the sphere or off it.
+"""Training: heads by gradient descent on fresh prompts, on the product of unit spheres or off it.
 
-Each step draws prompts, takes the gradient of risk + rho_t regulariser, projects it on the tangent
-space of the unit spheres, steps and renormalises (Riemannian projected gradient descent). The
-regulariser breaks the tie between rotations of the heads in their plane; with rho_t -> 0 it leaves no
-bias behind. Leading dimensions of heads and prompts are separate runs, trained as one program.
+    g_t   = gradient of R + rho_t r at the prompts of step t      `objective`
+    sphere      mu <- retract(mu, -eta tangent(mu, g_t))          `manifold`
+    euclidean   mu <- mu - eta g_t
+
+The regulariser tells apart rotations of the heads within their plane, which R cannot; as
+rho_t = rho (1 - t/T)^2 falls to zero, so does the bias it brings. Maulen-Soto, Boyer and Marion,
+Attention-based clustering, arXiv 2505.13112.
 """
 
 from __future__ import annotations
@@ -13,39 +16,50 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
+import numpy.typing as npt
 
-from attnclust._typing import FloatArray
-from attnclust.manifold import normalize, tangent
+from attnclust._typing import FloatArray, IntArray
+from attnclust.checks import check_choice, check_integer, check_number
+from attnclust.manifold import retract, tangent
 from attnclust.objective import REGULARIZERS, reconstruction
 
 
 @dataclass(frozen=True)
+class History:
+    """What was recorded at some steps, before the step was taken, on the prompts of that step.
+
+    Parameters
+    ----------
+    steps : integer array of shape (T,)
+    risk, regularizer, gradient_norm : arrays of shape (T, ...)
+        R, r (without rho), and the norm of the gradient that the step follows.
+    heads : array of shape (T, ..., H, d)
+    """
+
+    steps: IntArray
+    risk: FloatArray
+    regularizer: FloatArray
+    gradient_norm: FloatArray
+    heads: FloatArray
+
+
+@dataclass(frozen=True)
 class Training:
-    """Trained heads and the way they came.
+    """Trained heads and how they were reached.
 
     Parameters
     ----------
     heads : array of shape (..., H, d)
     n_steps : int
         Steps taken.
-    steps : integer array of shape (R,)
-        The steps at which the rest was recorded, before the step was taken.
-    risk, regularizer, gradient_norm : arrays of shape (R, ...)
-        On the prompts of that step; the gradient is the Riemannian one (the plain one off the
-        sphere).
-    path : array of shape (R, ..., H, d)
-        Heads.
+    history : History
     reason : str
-        Why it stopped.
+        Why training stopped.
     """
 
     heads: FloatArray
     n_steps: int
-    steps: np.ndarray[tuple[int], np.dtype[np.intp]]
-    risk: FloatArray
-    regularizer: FloatArray
-    gradient_norm: FloatArray
-    path: FloatArray
+    history: History
     reason: str
 
 
@@ -53,9 +67,9 @@ def train_heads(
     prompts: Callable[[int], FloatArray],
     heads: FloatArray,
     *,
-    temperature: FloatArray | float,
+    temperature: npt.ArrayLike,
     regularizer: str = "pairwise",
-    strength: float = 0.3,
+    strength: npt.ArrayLike = 0.3,
     schedule: Literal["vanishing", "fixed"] = "vanishing",
     step_size: float = 0.05,
     n_steps: int = 3000,
@@ -63,29 +77,30 @@ def train_heads(
     tol: float = 0.0,
     record_every: int = 100,
 ) -> Training:
-    """Train heads on prompts.
+    """Train heads on prompts; leading dimensions are runs that advance together.
 
     Parameters
     ----------
     prompts : callable
-        Maps the number of a step to tokens of shape (..., B, L, d).
+        Maps the step's number to tokens of shape (..., B, L, d), of about unit length. Products run
+        in their precision, heads keep the precision of the start.
     heads : array of shape (..., H, d)
-        The start; unit vectors on the sphere.
+        The start.
     temperature : float or array of shape (...)
-        Scale c of the layer. Below c*(L) the centres are stable; half of it is a safe choice.
+        Scale c. Below c*(L) the centres are stable; half of it is a safe choice.
     regularizer : {"pairwise", "product"}
-    strength : float
-        First rho.
+    strength : float or array of shape (...)
+        rho >= 0.
     schedule : {"vanishing", "fixed"}
         rho_t = rho (1 - t/n_steps)^2, or rho throughout.
     step_size : float
-        Times the gradient; for tokens whose centres have about unit length.
+        eta.
     n_steps : int
         Step budget.
     geometry : {"sphere", "euclidean"}
-        Projected steps on the product of spheres, or plain ones.
     tol : float
-        Stop once the gradient norm of every run is below it.
+        Stop when the gradient norm of every run is below it; prompts are samples, so the norm does
+        not fall to zero unless they are noiseless.
     record_every : int
         Steps between records; the last step is always recorded.
 
@@ -96,48 +111,68 @@ def train_heads(
     Raises
     ------
     ValueError
-        If heads are not of unit length on the sphere, or a head runs away.
+        For heads that are not unit vectors of the tokens' dimension, an unknown choice, or a
+        gradient that is not finite.
 
     Examples
     --------
     >>> import numpy as np
-    >>> from attnclust.manifold import random_heads
     >>> rng = np.random.default_rng(0)
-    >>> draw = lambda step: np.eye(3)[rng.integers(0, 2, (64, 30))]
-    >>> out = train_heads(draw, random_heads(rng, (2, 3)), temperature=1.0, n_steps=1000)
-    >>> np.round(np.sort(np.abs(out.heads), axis=1), 2)
-    array([[0., 0., 1.],
-           [0., 0., 1.]])
+    >>> start = np.array([[0.6, 0.8, 0.0], [0.0, 0.6, 0.8]])
+    >>> draw = lambda step: np.eye(3)[rng.integers(0, 2, (16, 30))]
+    >>> result = train_heads(draw, start, temperature=1.0, step_size=0.2)
+    >>> np.abs(result.heads).round(2)
+    array([[1., 0., 0.],
+           [0., 1., 0.]])
+    >>> result.reason
+    'step budget spent (3000)'
     """
+    check_choice("regularizer", regularizer, tuple(REGULARIZERS))
+    check_choice("schedule", schedule, ("vanishing", "fixed"))
+    check_choice("geometry", geometry, ("sphere", "euclidean"))
+    check_integer("n_steps", n_steps, 1)
+    check_integer("record_every", record_every, 1)
+    check_number("step_size", step_size, 0)
+    check_number("tol", tol, 0)
+    if not (np.asarray(strength) >= 0).all():
+        raise ValueError(f"strength must not be negative, got {strength!r}")
     on_sphere = geometry == "sphere"
     if on_sphere and not np.allclose(np.linalg.norm(heads, axis=-1), 1, atol=1e-5):
-        raise ValueError("heads must be unit vectors: normalise the start")
+        raise ValueError("heads must be unit vectors on the sphere: normalise the start")
+
+    rho = np.asarray(strength)[..., None, None]
     penalty = REGULARIZERS[regularizer]
-    records: list[tuple[int, FloatArray, FloatArray, FloatArray, FloatArray]] = []
-    reason = f"the budget of {n_steps} steps was spent"
+    records: list[tuple[FloatArray, ...]] = []
+    reason = f"step budget spent ({n_steps})"
     for step in range(n_steps):
         tokens = prompts(step)
-        rho = strength * ((1 - step / n_steps) ** 2 if schedule == "vanishing" else 1.0)
-        fit, gradient = reconstruction(tokens, heads, temperature)
-        flat = tokens.reshape(*tokens.shape[:-3], -1, tokens.shape[-1])
-        u = flat @ np.swapaxes(heads, -1, -2)
-        value = penalty.value(u)
-        gradient = gradient + rho * penalty.gradient(u, flat)
-        if on_sphere:
-            gradient = tangent(heads, gradient)
-        norm = np.linalg.norm(gradient, axis=(-2, -1))
+        if tokens.shape[-1] != heads.shape[-1]:
+            raise ValueError(
+                f"heads of dimension {heads.shape[-1]} cannot attend to tokens of dimension "
+                f"{tokens.shape[-1]}"
+            )
+        now = heads.astype(tokens.dtype, copy=False)
+        rows = tokens.reshape(*tokens.shape[:-3], -1, tokens.shape[-1])
+        fall = (1 - step / n_steps) ** 2 if schedule == "vanishing" else 1.0
+        with np.errstate(over="ignore", invalid="ignore"):
+            u = rows @ np.swapaxes(now, -1, -2)
+            risk, gradient = reconstruction(tokens, now, temperature)
+            gradient = (gradient + fall * rho * penalty.gradient(u, rows)).astype(heads.dtype)
+            if on_sphere:
+                gradient = tangent(heads, gradient)
+            norm = np.linalg.norm(gradient, axis=(-2, -1))
+        if not np.isfinite(norm).all():
+            raise ValueError(
+                f"the gradient is not finite at step {step}: scale the tokens to unit length or "
+                "use a smaller step_size"
+            )
         still = bool((norm < tol).all())
         if step % record_every == 0 or step == n_steps - 1 or still:
-            records.append((step, fit, value, norm, heads))
+            records.append((np.asarray(step), risk, penalty.value(u), norm, heads))
         if still:
-            reason = f"the gradient norm fell below tol={tol:g}"
+            reason = f"gradient norm below tol={tol:g}"
             break
-        heads = heads - step_size * gradient
-        if on_sphere:
-            heads = normalize(heads)
-        elif not np.isfinite(heads).all():
-            raise ValueError(f"heads ran away at step {step}: use a smaller step_size")
-    taken, *columns = zip(*records, strict=True)
-    return Training(
-        heads, step if still else step + 1, np.array(taken), *map(np.array, columns), reason
-    )
+        move = -step_size * gradient
+        heads = retract(heads, move) if on_sphere else heads + move
+    history = History(*(np.array(column) for column in zip(*records, strict=True)))
+    return Training(heads, step if still else n_steps, history, reason)
