@@ -15,7 +15,7 @@ $(READY): pyproject.toml
 
 demo: $(READY)  ## Cluster the sentence embeddings in examples/ into demo-output/
 	$(BIN)/attnclust fit examples/intents.parquet --vectors embedding --label-column intent \
-		--clusters 15 --seed 0 --out demo-output --force
+		--clusters 15 --seed 0 --out demo-output
 
 test: $(READY)  ## The whole test suite
 	$(BIN)/python -m pytest -n 2

@@ -1,0 +1,423 @@
+"""The command line: fit, predict, inspect. Heavy modules load inside the commands."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+
+import typer
+
+from attnclust import __version__
+
+if TYPE_CHECKING:
+    from attnclust._typing import FloatArray, IntArray
+    from attnclust.estimators import AttentionClustering
+    from attnclust.files import Vectors
+
+DATA_ERROR, OUTPUT_ERROR, DEFECT, INTERRUPTED = 1, 3, 70, 130
+CHUNK_ROWS = 65_536
+
+app = typer.Typer(
+    help="Cluster vectors by attention heads.",
+    epilog="Exit codes: 0 done; 1 the input or the model file is at fault; 2 wrong usage; "
+    "3 the output cannot be written; 70 a defect of attnclust's own; 130 interrupted.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+class Metric(StrEnum):
+    """Geometry of the rows."""
+
+    euclidean = "euclidean"
+    cosine = "cosine"
+
+
+class Solver(StrEnum):
+    """How heads are found."""
+
+    fixed_point = "fixed_point"
+    pgd = "pgd"
+
+
+File = Annotated[Path, typer.Argument(help=".npy, .npz, .csv, .tsv, .parquet or .feather.")]
+Out = Annotated[Path, typer.Option("--out", "-o", help="Folder for the results.")]
+VectorColumns = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--vectors",
+        metavar="COLUMN",
+        help="List-typed column, or (repeated) the numeric columns, or the array of an .npz. By "
+        "default the only list-typed column, else all numeric columns but identifiers (id, index, "
+        "row, ..._id), the label column and those kept.",
+    ),
+]
+LabelColumn = Annotated[
+    str | None, typer.Option(metavar="COLUMN", help="Known labels to score against.")
+]
+Keep = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="COLUMN", help="Carry this column along (repeated), not all that are no vectors."
+    ),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")]
+
+
+@app.callback(invoke_without_command=True)
+def _options(
+    version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+) -> None:
+    if version:
+        print(f"attnclust {__version__}")
+        raise typer.Exit
+
+
+@app.command()
+def fit(
+    file: File,
+    clusters: Annotated[int, typer.Option("--clusters", "-k", help="Number of clusters K.")],
+    out: Out,
+    vectors: VectorColumns = None,
+    label_column: LabelColumn = None,
+    keep: Keep = None,
+    metric: Annotated[
+        Metric, typer.Option(help="cosine: rows and centres at unit length.")
+    ] = Metric.euclidean,
+    solver: Annotated[
+        Solver, typer.Option(help="pgd: gradient training, as published.")
+    ] = Solver.fixed_point,
+    threshold: Annotated[
+        float | None, typer.Option(help="Label -1 where the largest posterior is below it.")
+    ] = None,
+    max_samples: Annotated[
+        int | None, typer.Option(help="Most rows that heads and refinement look at.")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Seed; the same one repeats the result.")] = 0,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Cluster the vectors of FILE; write labels, model, summary and a picture into a folder."""
+    with _answering(quiet) as stage, _outputs(out, file) as folder:
+        with stage(f"reading {file.name}") as reading:
+            from attnclust.estimators import AttentionClustering
+            from attnclust.files import write_labels
+            from attnclust.persistence import save_model
+
+            rows = _read(file, vectors, label_column, keep)
+        model = AttentionClustering(
+            clusters,
+            metric=metric.value,
+            solver=solver.value,
+            threshold=threshold,
+            max_samples="auto" if max_samples is None else max_samples,
+            random_state=seed,
+        )
+        with _naming(file, rows), stage(f"clustering {rows.X.shape[0]:,} rows") as fitting:
+            model.fit(rows.X)
+        with stage("writing") as writing:
+            confidence = _confidence(model, rows.X)
+            write_labels(folder, file.suffix.lower(), model.labels_, confidence, rows.carried)
+            save_model(model, folder / "model.safetensors")
+            _draw(model, rows, folder / "clusters.png")
+        summary = _summary("fit", file, rows, model, model.labels_)
+        summary["parameters"] = model.get_params()
+        summary["rows_used"] = model.n_rows_used_
+        summary["start"] = model.history_.start
+        summary["stopped_because"] = model.history_.reason
+        summary["seconds"] = {
+            "read": reading.seconds,
+            "fit": fitting.seconds,
+            "write": writing.seconds,
+        }
+        _finish(summary, folder, out, as_json=as_json, quiet=quiet)
+
+
+@app.command()
+def predict(
+    model_file: Annotated[Path, typer.Argument(metavar="MODEL", help="model.safetensors")],
+    file: File,
+    out: Out,
+    vectors: VectorColumns = None,
+    label_column: LabelColumn = None,
+    keep: Keep = None,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Label the vectors of FILE by a fitted MODEL; write labels and a summary into a folder."""
+    with _answering(quiet) as stage, _outputs(out, file, model_file) as folder:
+        with stage(f"reading {file.name}") as reading:
+            from attnclust.files import write_labels
+            from attnclust.persistence import load_model
+
+            model = load_model(model_file)
+            rows = _read(file, vectors, label_column, keep)
+        with _naming(file, rows), stage(f"labelling {rows.X.shape[0]:,} rows") as predicting:
+            labels = model.predict(rows.X)
+            confidence = _confidence(model, rows.X)
+        with stage("writing"):
+            write_labels(folder, file.suffix.lower(), labels, confidence, rows.carried)
+        summary = _summary("predict", file, rows, model, labels)
+        summary["model"] = str(model_file)
+        summary["seconds"] = {"read": reading.seconds, "predict": predicting.seconds}
+        _finish(summary, folder, out, as_json=as_json, quiet=quiet)
+
+
+@app.command()
+def inspect(
+    model_file: Annotated[Path, typer.Argument(metavar="MODEL", help="model.safetensors")],
+    as_json: Json = False,
+) -> None:
+    """Show what a MODEL file holds."""
+    with _answering(quiet=True):
+        from attnclust.persistence import describe_model, load_model
+
+        document = describe_model(model_file)
+        weights = load_model(model_file).weights_.tolist()
+        if as_json:
+            print(json.dumps({**document, "weights": weights}))
+            return
+        attributes, history = document["attributes"], document["history"]
+        print(f"{document['class']}, written by attnclust {document['library_version']}")
+        print(f"clusters        {len(weights)}")
+        print(f"features        {attributes['n_features_in_']}")
+        print(f"noise variance  {attributes['noise_variance_']:.6g}")
+        print(f"start           {history['start']}")
+        print(f"attention steps {attributes['n_iter_']}")
+        print(f"stopped because {history['reason']}")
+        print("parameters      " + ", ".join(f"{k}={v}" for k, v in document["parameters"].items()))
+        print("weights         " + " ".join(f"{w:.4f}" for w in weights))
+
+
+def main() -> None:
+    """Entry point of the command."""
+    app(prog_name="attnclust")
+
+
+class _Stage:
+    """Seconds of a stage of the work, readable once it is over."""
+
+    seconds: float
+
+
+@contextmanager
+def _answering(quiet: bool) -> Iterator[Callable[[str], AbstractContextManager[_Stage]]]:
+    """Errors as one line and an exit code; yields what shows a stage on a terminal."""
+    try:
+        show = sys.stderr.isatty() and not quiet
+
+        @contextmanager
+        def stage(name: str) -> Iterator[_Stage]:
+            spinner: AbstractContextManager[object] = nullcontext()
+            if show:
+                from rich.console import Console
+                from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+                spinner = Progress(
+                    SpinnerColumn(),
+                    TextColumn("{task.description}"),
+                    TimeElapsedColumn(),
+                    console=Console(stderr=True),
+                    transient=True,
+                )
+                spinner.add_task(name)
+            begun, taken = time.perf_counter(), _Stage()
+            with spinner:
+                yield taken
+            taken.seconds = round(time.perf_counter() - begun, 3)
+
+        yield stage
+    except (typer.Exit, _UsageError):
+        raise
+    except ValueError as error:
+        _stop(str(error), DATA_ERROR)
+    except (_OutputError, OSError) as error:
+        _stop(str(error), OUTPUT_ERROR)
+    except MemoryError as error:
+        _stop(f"out of memory: {error}", DATA_ERROR)
+    except KeyboardInterrupt:
+        _stop("interrupted; nothing was written", INTERRUPTED)
+    except Exception as error:
+        if os.environ.get("ATTNCLUST_TRACEBACK"):
+            raise
+        _stop(
+            f"a defect of attnclust's own: {type(error).__name__}: {error} "
+            "(ATTNCLUST_TRACEBACK=1 shows where)",
+            DEFECT,
+        )
+
+
+_UsageError = typer.BadParameter
+
+
+class _OutputError(Exception):
+    """The results cannot be written."""
+
+
+def _stop(message: str, code: int) -> NoReturn:
+    print(f"attnclust: error: {' '.join(message.split())}", file=sys.stderr)
+    raise typer.Exit(code) from None
+
+
+@contextmanager
+def _outputs(out: Path, *sources: Path) -> Iterator[Path]:
+    """A hidden folder for the results, beside their place; they move there once all are written."""
+    made = [p for p in (out, *out.parents) if not p.exists()]
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        hidden = Path(tempfile.mkdtemp(dir=out, prefix=".attnclust-"))
+    except OSError as error:
+        for folder in made:
+            if folder.is_dir():
+                folder.rmdir()
+        raise _OutputError(f"{out}: cannot write there: {error.strerror}") from None
+    try:
+        yield hidden
+        results = sorted(hidden.iterdir())
+        for result in results:
+            target = out / result.name
+            if any(
+                source.exists() and target.exists() and target.samefile(source)
+                for source in sources
+            ):
+                raise _OutputError(f"{target}: is an input; choose another folder by --out")
+            if target.is_dir():
+                raise _OutputError(f"{target}: a folder is in the way")
+        if len(sources) > 1 and sources[1].resolve().parent == out.resolve():
+            raise _OutputError(
+                f"{out}: holds the model and its own labels; choose another folder by --out"
+            )
+        for result in results:
+            result.replace(out / result.name)
+    except BaseException:
+        shutil.rmtree(hidden, ignore_errors=True)
+        for folder in made:
+            folder.rmdir()
+        raise
+    hidden.rmdir()
+
+
+def _read(
+    file: Path, vectors: list[str] | None, label_column: str | None, keep: list[str] | None
+) -> Vectors:
+    from attnclust.files import read_vectors
+
+    return read_vectors(file, vectors or (), label_column, keep)
+
+
+@contextmanager
+def _naming(file: Path, rows: Vectors) -> Iterator[None]:
+    """Say of which file, and which columns, an error about rows speaks."""
+    try:
+        yield
+    except ValueError as error:
+        columns = f" (vectors from {', '.join(rows.names[:3])})" if rows.names else ""
+        raise ValueError(f"{file}{columns}: {error}") from None
+
+
+def _confidence(model: AttentionClustering, X: Any) -> FloatArray:
+    """Largest posterior of each row, without an (n, K) array."""
+    import numpy as np
+
+    parts = [
+        model.predict_proba(X[start : start + CHUNK_ROWS]).max(1)
+        for start in range(0, X.shape[0], CHUNK_ROWS)
+    ]
+    return np.concatenate(parts)
+
+
+def _draw(model: AttentionClustering, rows: Vectors, path: Path) -> None:
+    """The picture, where matplotlib is installed."""
+    from importlib.util import find_spec
+
+    if find_spec("matplotlib") is None:
+        return
+    from attnclust.plotting import ClusterMapDisplay
+
+    display = ClusterMapDisplay.from_estimator(model, rows.X, labels=model.labels_)
+    display.figure_.savefig(path, dpi=150)
+
+
+def _summary(
+    command: str, file: Path, rows: Vectors, model: AttentionClustering, labels: IntArray
+) -> dict[str, Any]:
+    import numpy as np
+
+    n_clusters = len(model.weights_)
+    sizes = np.bincount(labels[labels >= 0], minlength=n_clusters)
+    summary: dict[str, Any] = {
+        "command": command,
+        "version": __version__,
+        "file": str(file),
+        "vectors": rows.names if len(rows.names) <= 20 else [*rows.names[:19], "..."],
+        "rows": int(rows.X.shape[0]),
+        "features": int(rows.X.shape[1]),
+        "clusters": [
+            {"cluster": k, "size": int(size), "weight": float(weight)}
+            for k, (size, weight) in enumerate(zip(sizes, model.weights_, strict=True))
+        ],
+        "unlabelled": int((labels < 0).sum()),
+        "noise_variance": model.noise_variance_,
+    }
+    if rows.known is not None:
+        from attnclust.scores import external_scores
+
+        summary["scores"] = external_scores(rows.known, labels)
+    return summary
+
+
+def _finish(
+    summary: dict[str, Any], folder: Path, out: Path, *, as_json: bool, quiet: bool
+) -> None:
+    """summary.json, and the answer on standard output."""
+    names = sorted([*(p.name for p in folder.iterdir()), "summary.json"])
+    summary["outputs"] = [str(out / name) for name in names]
+    text = json.dumps(summary, indent=2)
+    (folder / "summary.json").write_text(text + "\n")
+    if as_json:
+        print(json.dumps(summary))
+    elif not quiet:
+        _print_table(summary)
+
+
+def _print_table(summary: dict[str, Any]) -> None:
+    from rich.box import SIMPLE_HEAD
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console(highlight=False)
+    table = Table("cluster", "size", "share", box=SIMPLE_HEAD)
+    for column in table.columns:
+        column.justify = "right"
+    ranked = sorted(summary["clusters"], key=lambda c: -c["size"])
+    for cluster in ranked[:30]:
+        share = cluster["size"] / summary["rows"]
+        table.add_row(str(cluster["cluster"]), f"{cluster['size']:,}", f"{share:.1%}")
+    console.print(table)
+    if len(ranked) > 30:
+        console.print(f"  and {len(ranked) - 30} smaller ones")
+    lines = [f"{summary['rows']:,} rows of {summary['features']} features"]
+    if summary["unlabelled"]:
+        lines.append(f"{summary['unlabelled']:,} rows below the threshold")
+    if "scores" in summary:
+        s = summary["scores"]
+        lines.append(
+            f"against known labels: ARI {s['ari']:.3f}, NMI {s['nmi']:.3f}, "
+            f"matched accuracy {s['matched_accuracy']:.3f}"
+        )
+    lines.append("seconds: " + ", ".join(f"{k} {v:.2f}" for k, v in summary["seconds"].items()))
+    lines += [f"wrote {name}" for name in summary["outputs"]]
+    for line in lines:
+        console.print(f"  {line}", soft_wrap=True, markup=False)

@@ -1,0 +1,357 @@
+"""Vectors in files, and labels back into files of the same kind.
+
+Arrays: .npy, .npz (dense, or a sparse matrix saved by SciPy). Tables: .csv, .tsv, .parquet, .feather;
+there the vectors are one list-typed column, or the numeric columns. Every other column is carried
+along to the labels.
+"""
+
+from __future__ import annotations
+
+import csv
+import difflib
+import re
+import zipfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv
+import pyarrow.feather
+import pyarrow.parquet
+import scipy.sparse as sp
+
+from attnclust._typing import Array, FloatArray, IntArray, Rows
+
+SUFFIXES = (".npy", ".npz", ".csv", ".tsv", ".parquet", ".feather")
+# Names of columns that number the rows rather than describe them.
+IDENTIFIER = re.compile(r"(id|idx|index|row|row_?number|.*[_ ]id|unnamed: 0|)", re.IGNORECASE)
+NUMBER = r"^\s*[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?\s*$"
+
+
+class InputError(ValueError):
+    """A file that cannot be used: what is wrong with it, where, and what to do."""
+
+
+@dataclass(frozen=True)
+class Vectors:
+    """Vectors read from a file.
+
+    Parameters
+    ----------
+    X : array or CSR matrix of shape (n, d)
+    names : list of str
+        The columns, or the array, that the vectors come from.
+    known : array of shape (n,) or None
+        The label column; None in it where a row has no label.
+    carried : pyarrow.Table or None
+        Columns to carry along; None where the file is no table.
+    """
+
+    X: Rows
+    names: list[str]
+    known: Array | None
+    carried: pa.Table | None
+
+
+def read_vectors(
+    path: Path,
+    vectors: Sequence[str] = (),
+    label_column: str | None = None,
+    keep: Sequence[str] | None = None,
+) -> Vectors:
+    """Read the vectors of a file.
+
+    Parameters
+    ----------
+    path : path
+        Its suffix tells the format.
+    vectors : sequence of str
+        The list-typed column, the numeric columns, or the array of an .npz. By default the only
+        list-typed column; else all numeric columns but the label column, those kept, and those
+        named like identifiers (id, index, row, ..._id); in an .npz the array X, or the only one of
+        two dimensions.
+    label_column : str, optional
+        Column (array) of known labels.
+    keep : sequence of str, optional
+        Columns to carry along, in place of all that are not vectors.
+
+    Returns
+    -------
+    Vectors
+
+    Raises
+    ------
+    InputError
+        Naming file, row and column, and what to do.
+    """
+    suffix = path.suffix.lower()
+    if suffix not in SUFFIXES:
+        raise InputError(
+            f"{path}: unknown kind of file {suffix!r}; known are {', '.join(SUFFIXES)}"
+        )
+    if not path.exists():
+        raise InputError(f"{path}: no such file")
+    if not path.is_file():
+        raise InputError(f"{path}: not a file")
+    if path.stat().st_size == 0:
+        raise InputError(f"{path}: the file is empty")
+    try:
+        if suffix == ".npy":
+            if vectors or label_column or keep:
+                raise InputError(
+                    f"{path}: an .npy file has no columns; "
+                    "--vectors, --label-column and --keep need another format"
+                )
+            return Vectors(np.load(path, mmap_mode="r", allow_pickle=False), [], None, None)
+        if suffix == ".npz":
+            if keep:
+                raise InputError(f"{path}: --keep needs a table, and an .npz file is none")
+            return _read_npz(path, vectors, label_column)
+        table = _read_table(path, suffix)
+    except InputError:
+        raise
+    except (
+        OSError,
+        EOFError,
+        ValueError,
+        KeyError,
+        pa.ArrowException,
+        zipfile.BadZipFile,
+    ) as error:
+        reason = " ".join(str(error).split()).rstrip(".") or type(error).__name__
+        raise InputError(f"{path}: cannot be read as {suffix}: {reason}") from None
+    return _from_table(path, table, list(vectors), label_column, keep)
+
+
+def _read_npz(path: Path, vectors: Sequence[str], label_column: str | None) -> Vectors:
+    with np.load(path, allow_pickle=False) as archive:
+        names = list(archive.files)
+        if {"format", "shape", "data"} <= set(names):
+            if vectors or label_column:
+                raise InputError(f"{path}: a sparse matrix has no columns to name")
+            return Vectors(sp.csr_matrix(sp.load_npz(path)), [], None, None)
+        for name in [*vectors, *([label_column] if label_column else [])]:
+            _require(path, "array", name, names)
+        if len(vectors) > 1:
+            raise InputError(f"{path}: --vectors names one array of an .npz file")
+        if vectors:
+            chosen = vectors[0]
+        elif "X" in names:
+            chosen = "X"
+        else:
+            flat = [name for name in names if name != label_column and archive[name].ndim == 2]
+            if len(flat) != 1:
+                raise InputError(
+                    f"{path}: say which array holds the vectors by --vectors: {', '.join(names)}"
+                )
+            chosen = flat[0]
+        known = None if label_column is None else archive[label_column]
+        X = archive[chosen]
+    if known is not None and known.shape != X.shape[:1]:
+        raise InputError(
+            f"{path}: {label_column} has shape {known.shape}, expected one label for each of the "
+            f"{X.shape[0]} rows"
+        )
+    return Vectors(X, [chosen], known, None)
+
+
+def _read_table(path: Path, suffix: str) -> pa.Table:
+    if suffix == ".parquet":
+        return pa.parquet.read_table(path)
+    if suffix == ".feather":
+        return pa.feather.read_table(path)
+    delimiter = "," if suffix == ".csv" else "\t"
+    with path.open(newline="", encoding="utf-8-sig") as file:
+        first = next(csv.reader(file, delimiter=delimiter), [])
+    # A header is a first row in which some field is no number.
+    header = any(not re.match(NUMBER, field) for field in first)
+    return pa.csv.read_csv(
+        path,
+        read_options=pa.csv.ReadOptions(autogenerate_column_names=not header),
+        parse_options=pa.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
+    )
+
+
+def _from_table(
+    path: Path,
+    table: pa.Table,
+    vectors: list[str],
+    label_column: str | None,
+    keep: Sequence[str] | None,
+) -> Vectors:
+    names = table.column_names
+    for name in [*vectors, *(keep or []), *([label_column] if label_column else [])]:
+        _require(path, "column", name, names)
+    doubled = sorted({name for name in names if names.count(name) > 1})
+    if doubled:
+        raise InputError(f"{path}: two columns are named {doubled[0]!r}; rename one")
+    if table.num_rows == 0:
+        raise InputError(f"{path}: the table has no rows")
+    known = None
+    if label_column is not None:
+        known = np.array(table[label_column].to_pylist(), dtype=object)
+    aside = {label_column, *(keep or [])}
+    lists = [n for n in names if _is_list(table.schema.field(n).type) and n not in aside]
+    if not vectors:
+        if len(lists) > 1:
+            raise InputError(f"{path}: say which column holds the vectors: {', '.join(lists)}")
+        vectors = lists or _numeric_columns(path, table, aside)
+    if len(vectors) == 1 and _is_list(table.schema.field(vectors[0]).type):
+        X = _from_lists(path, vectors[0], table[vectors[0]])
+    else:
+        columns = [_from_column(path, name, table[name]) for name in vectors]
+        single = all(c.dtype == np.float32 for c in columns)
+        X = np.empty((table.num_rows, len(columns)), np.float32 if single else np.float64)
+        for place, column in enumerate(columns):
+            X[:, place] = column
+    others = [n for n in names if n not in vectors] if keep is None else list(dict.fromkeys(keep))
+    return Vectors(X, vectors, known, table.select(others))
+
+
+def _numeric_columns(path: Path, table: pa.Table, aside: set[str | None]) -> list[str]:
+    found = []
+    for name in table.column_names:
+        if name in aside:
+            continue
+        kind = table.schema.field(name).type
+        if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_null(kind):
+            if not (pa.types.is_integer(kind) and IDENTIFIER.fullmatch(name)):
+                found.append(name)
+        elif pa.types.is_string(kind):
+            _refuse_almost_numeric(path, name, table[name])
+    if not found:
+        raise InputError(
+            f"{path}: no list-typed and no numeric column; the columns are "
+            f"{', '.join(table.column_names)}"
+        )
+    return found
+
+
+def _refuse_almost_numeric(path: Path, name: str, column: pa.ChunkedArray) -> None:
+    """A column of numbers with a few words in it would else drop out of the vectors unseen."""
+    numeric = pc.fill_null(pc.match_substring_regex(column, NUMBER), False).to_numpy()
+    if 0.5 < numeric.mean() < 1:
+        row = int(np.flatnonzero(~numeric)[0])
+        raise InputError(
+            f"{path}: row {row}, column {name!r} holds {column[row].as_py()!r}, not a number: "
+            f"mend it, or carry the column along by --keep"
+        )
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    return bool(
+        pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
+    )
+
+
+def _from_lists(path: Path, name: str, column: pa.ChunkedArray) -> FloatArray:
+    _refuse_null(path, name, column)
+    kind = column.type.value_type
+    if not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
+        raise InputError(f"{path}: column {name!r} holds lists of {kind}, not of numbers")
+    sizes = pc.list_value_length(column).to_numpy()
+    other = np.flatnonzero(sizes != sizes[0])
+    if len(other):
+        raise InputError(
+            f"{path}: row {other[0]}, column {name!r} has {sizes[other[0]]} numbers where row 0 "
+            f"has {sizes[0]}: vectors must be of one length"
+        )
+    if sizes[0] == 0:
+        raise InputError(f"{path}: column {name!r} holds empty lists")
+    values = [chunk.flatten() for chunk in column.chunks if len(chunk)]
+    rows = 0
+    for chunk in values:
+        if chunk.null_count:
+            place = rows * sizes[0] + int(np.flatnonzero(chunk.is_null().to_numpy(False))[0])
+            raise InputError(
+                f"{path}: row {place // sizes[0]}, column {name!r} has no number at position "
+                f"{place % sizes[0]}"
+            )
+        rows += len(chunk) // int(sizes[0])
+    parts = [chunk.to_numpy(zero_copy_only=False) for chunk in values]
+    flat = parts[0] if len(parts) == 1 else np.concatenate(parts)
+    return np.asarray(flat).reshape(len(column), int(sizes[0]))
+
+
+def _from_column(path: Path, name: str, column: pa.ChunkedArray) -> FloatArray:
+    kind = column.type
+    if pa.types.is_null(kind):
+        raise InputError(f"{path}: column {name!r} is empty: carry it along by --keep")
+    if not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
+        if pa.types.is_string(kind):
+            _refuse_almost_numeric(path, name, column)
+        raise InputError(
+            f"{path}: column {name!r} holds {kind}, and row 0 {column[0].as_py()!r}: "
+            "vectors are made of numbers"
+        )
+    _refuse_null(path, name, column)
+    out = column.to_numpy()
+    return np.asarray(out.astype(np.float32) if out.dtype == np.float16 else out)
+
+
+def _refuse_null(path: Path, name: str, column: pa.ChunkedArray) -> None:
+    if column.null_count:
+        row = int(np.flatnonzero(column.is_null().to_numpy())[0])
+        raise InputError(
+            f"{path}: row {row}, column {name!r} is empty: fill or drop such rows, or carry the "
+            "column along by --keep"
+        )
+
+
+def _require(path: Path, what: str, name: str, names: list[str]) -> None:
+    if name not in names:
+        near = difflib.get_close_matches(name, names, 1)
+        hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(names[:20])}"
+        raise InputError(f"{path}: no {what} {name!r}; {hint}")
+
+
+def write_labels(
+    folder: Path, suffix: str, labels: IntArray, confidence: FloatArray, carried: pa.Table | None
+) -> Path:
+    """Write labels.<suffix> into a folder.
+
+    Tables get the columns `cluster` and `confidence` (the largest posterior) after those carried
+    along, and both a trailing underscore where such a name is taken; .npz files the arrays `labels`
+    and `confidence`; .npy files the labels alone.
+
+    Parameters
+    ----------
+    folder : path
+    suffix : str
+        One of `SUFFIXES`.
+    labels, confidence : arrays of shape (n,)
+    carried : pyarrow.Table or None
+
+    Returns
+    -------
+    path
+        Of the file.
+    """
+    path = folder / f"labels{suffix}"
+    if suffix == ".npy":
+        np.save(path, labels)
+        return path
+    if suffix == ".npz":
+        np.savez(path, labels=labels, confidence=confidence)
+        return path
+    table = pa.table({}) if carried is None else carried
+    for name, values in (("cluster", labels), ("confidence", confidence)):
+        while name in table.column_names:
+            name += "_"
+        table = (
+            table.append_column(name, pa.array(values))
+            if table.num_columns
+            else pa.table({name: values})
+        )
+    if suffix == ".parquet":
+        pa.parquet.write_table(table, path)
+    elif suffix == ".feather":
+        pa.feather.write_feather(table, str(path))
+    else:
+        options: Any = pa.csv.WriteOptions(delimiter="," if suffix == ".csv" else "\t")
+        pa.csv.write_csv(table, path, write_options=options)
+    return path

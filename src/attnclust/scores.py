@@ -1,0 +1,61 @@
+"""Scores of labels against known ones."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from scipy.optimize import linear_sum_assignment
+from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
+from sklearn.metrics.cluster import contingency_matrix
+
+
+def matched_accuracy(known: Any, labels: Any) -> float:
+    """Share of rows labelled right under the best one-to-one matching of clusters to classes.
+
+    Parameters
+    ----------
+    known : array-like of shape (n,)
+        Classes, of any kind that compares.
+    labels : array-like of shape (n,)
+        Clusters; as many as there may be.
+
+    Returns
+    -------
+    float
+
+    Examples
+    --------
+    >>> matched_accuracy(["a", "a", "b", "b"], [1, 1, 0, 2])
+    0.75
+    """
+    table = contingency_matrix(known, labels)
+    return float(table[linear_sum_assignment(-table)].sum() / table.sum())
+
+
+def external_scores(known: Any, labels: Any) -> dict[str, float]:
+    """Adjusted Rand index, normalised mutual information, and matched accuracy.
+
+    Parameters
+    ----------
+    known, labels : array-like of shape (n,)
+        Rows whose known label is None are left out.
+
+    Returns
+    -------
+    dict
+        With keys "ari", "nmi" and "matched_accuracy".
+
+    Examples
+    --------
+    >>> external_scores([0, 0, 1, 1], [1, 1, 0, 0])
+    {'ari': 1.0, 'nmi': 1.0, 'matched_accuracy': 1.0}
+    """
+    told = np.array([value is not None for value in known])
+    known = np.unique([str(value) for value in known if value is not None], return_inverse=True)[1]
+    labels = np.asarray(labels)[told]
+    return {
+        "ari": float(adjusted_rand_score(known, labels)),
+        "nmi": float(normalized_mutual_info_score(known, labels)),
+        "matched_accuracy": matched_accuracy(known, labels),
+    }
