@@ -111,11 +111,11 @@ def fit(
 ) -> None:
     """Cluster the vectors of FILE; write labels, model, summary and a picture into a folder."""
     with _answering(quiet) as stage, _outputs(out, file) as folder:
-        with stage(f"reading {file.name}") as reading:
+        with stage("loading"):
             from attnclust.estimators import AttentionClustering
             from attnclust.files import write_labels
             from attnclust.persistence import save_model
-
+        with stage(f"reading {file.name}") as reading:
             rows = _read(file, vectors, label_column, keep)
         model = AttentionClustering(
             clusters,
@@ -158,10 +158,10 @@ def predict(
 ) -> None:
     """Label the vectors of FILE by a fitted MODEL; write labels and a summary into a folder."""
     with _answering(quiet) as stage, _outputs(out, file, model_file) as folder:
-        with stage(f"reading {file.name}") as reading:
+        with stage("loading"):
             from attnclust.files import write_labels
             from attnclust.persistence import load_model
-
+        with stage(f"reading {file.name}") as reading:
             model = load_model(model_file)
             rows = _read(file, vectors, label_column, keep)
         with _naming(file, rows), stage(f"labelling {rows.X.shape[0]:,} rows") as predicting:
@@ -375,6 +375,13 @@ def _summary(
         from attnclust.scores import external_scores
 
         summary["scores"] = external_scores(rows.known, labels)
+        for cluster in summary["clusters"]:
+            names, counts = np.unique(
+                [str(v) for v in rows.known[labels == cluster["cluster"]]], return_counts=True
+            )
+            if len(names):
+                cluster["mostly"] = str(names[counts.argmax()])
+                cluster["mostly_share"] = float(counts.max() / counts.sum())
     return summary
 
 
@@ -395,6 +402,7 @@ def _finish(
 def _print_table(summary: dict[str, Any]) -> None:
     from rich.box import SIMPLE_HEAD
     from rich.console import Console
+    from rich.markup import escape
     from rich.table import Table
 
     console = Console(highlight=False)
@@ -402,9 +410,14 @@ def _print_table(summary: dict[str, Any]) -> None:
     for column in table.columns:
         column.justify = "right"
     ranked = sorted(summary["clusters"], key=lambda c: -c["size"])
+    if "scores" in summary:
+        table.add_column("mostly")
     for cluster in ranked[:30]:
         share = cluster["size"] / summary["rows"]
-        table.add_row(str(cluster["cluster"]), f"{cluster['size']:,}", f"{share:.1%}")
+        row = [str(cluster["cluster"]), f"{cluster['size']:,}", f"{share:.1%}"]
+        if "mostly" in cluster:
+            row.append(escape(f"{cluster['mostly']} ({cluster['mostly_share']:.0%})"))
+        table.add_row(*row)
     console.print(table)
     if len(ranked) > 30:
         console.print(f"  and {len(ranked) - 30} smaller ones")

@@ -1,8 +1,8 @@
 """Vectors in files, and labels back into files of the same kind.
 
-Arrays: .npy, .npz (dense, or a sparse matrix saved by SciPy). Tables: .csv, .tsv, .parquet, .feather;
-there the vectors are one list-typed column, or the numeric columns. Every other column is carried
-along to the labels.
+Arrays: .npy, .npz (dense, or a sparse matrix saved by SciPy). Tables: .csv, .tsv, .parquet and
+.feather; there the vectors are one list-typed column, or the numeric columns. Every other column is
+carried along to the labels.
 """
 
 from __future__ import annotations

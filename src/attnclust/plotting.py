@@ -122,7 +122,8 @@ class ClusterMapDisplay:
         for label in np.unique(self.labels):
             chosen = self.points[self.labels == label]
             ax.scatter(
-                *chosen.T,
+                chosen[:, 0],
+                chosen[:, 1],
                 s=9 if small else 18,
                 c="#BBBBBB" if label < 0 else COLOURS[label % len(COLOURS)],
                 marker="." if label < 0 else MARKERS[label // len(COLOURS) % len(MARKERS)],
