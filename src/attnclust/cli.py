@@ -9,7 +9,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
@@ -142,7 +142,8 @@ def fit(
             "fit": fitting.seconds,
             "write": writing.seconds,
         }
-        _finish(summary, folder, out, as_json=as_json, quiet=quiet)
+        _record(summary, folder, out)
+    _answer(summary, as_json=as_json, quiet=quiet)
 
 
 @app.command()
@@ -172,7 +173,8 @@ def predict(
         summary = _summary("predict", file, rows, model, labels)
         summary["model"] = str(model_file)
         summary["seconds"] = {"read": reading.seconds, "predict": predicting.seconds}
-        _finish(summary, folder, out, as_json=as_json, quiet=quiet)
+        _record(summary, folder, out)
+    _answer(summary, as_json=as_json, quiet=quiet)
 
 
 @app.command()
@@ -272,41 +274,39 @@ def _stop(message: str, code: int) -> NoReturn:
 
 
 @contextmanager
-def _outputs(out: Path, *sources: Path) -> Iterator[Path]:
-    """A hidden folder for the results, beside their place; they move there once all are written."""
+def _outputs(out: Path, file: Path, model_file: Path | None = None) -> Iterator[Path]:
+    """A hidden folder within `out` for the results, which move up once all are written."""
+    if model_file is not None and model_file.resolve().parent == out.resolve():
+        raise _OutputError(f"{out}: holds the model and its own labels; choose another folder")
+    if file.resolve() == (out / f"labels{file.suffix.lower()}").resolve():
+        raise _OutputError(f"{file}: the labels would replace the input; choose another folder")
     made = [p for p in (out, *out.parents) if not p.exists()]
     try:
         out.mkdir(parents=True, exist_ok=True)
         hidden = Path(tempfile.mkdtemp(dir=out, prefix=".attnclust-"))
     except OSError as error:
-        for folder in made:
-            if folder.is_dir():
-                folder.rmdir()
+        _remove(made)
         raise _OutputError(f"{out}: cannot write there: {error.strerror}") from None
     try:
         yield hidden
         results = sorted(hidden.iterdir())
-        for result in results:
-            target = out / result.name
-            if any(
-                source.exists() and target.exists() and target.samefile(source)
-                for source in sources
-            ):
-                raise _OutputError(f"{target}: is an input; choose another folder by --out")
-            if target.is_dir():
-                raise _OutputError(f"{target}: a folder is in the way")
-        if len(sources) > 1 and sources[1].resolve().parent == out.resolve():
-            raise _OutputError(
-                f"{out}: holds the model and its own labels; choose another folder by --out"
-            )
+        blocked = [out / r.name for r in results if (out / r.name).is_dir()]
+        if blocked:
+            raise _OutputError(f"{blocked[0]}: a folder is in the way of the results")
         for result in results:
             result.replace(out / result.name)
+        hidden.rmdir()
     except BaseException:
         shutil.rmtree(hidden, ignore_errors=True)
-        for folder in made:
-            folder.rmdir()
+        _remove(made)
         raise
-    hidden.rmdir()
+
+
+def _remove(folders: list[Path]) -> None:
+    """Folders made in vain, innermost first; those that others have filled since stay."""
+    for folder in folders:
+        with suppress(OSError):
+            folder.rmdir()
 
 
 def _read(
@@ -385,14 +385,14 @@ def _summary(
     return summary
 
 
-def _finish(
-    summary: dict[str, Any], folder: Path, out: Path, *, as_json: bool, quiet: bool
-) -> None:
-    """summary.json, and the answer on standard output."""
+def _record(summary: dict[str, Any], folder: Path, out: Path) -> None:
+    """summary.json beside the other results."""
     names = sorted([*(p.name for p in folder.iterdir()), "summary.json"])
     summary["outputs"] = [str(out / name) for name in names]
-    text = json.dumps(summary, indent=2)
-    (folder / "summary.json").write_text(text + "\n")
+    (folder / "summary.json").write_text(json.dumps(summary, indent=2) + "\n")
+
+
+def _answer(summary: dict[str, Any], *, as_json: bool, quiet: bool) -> None:
     if as_json:
         print(json.dumps(summary))
     elif not quiet:

@@ -128,7 +128,7 @@ def read_vectors(
 
 
 def _read_npz(path: Path, vectors: Sequence[str], label_column: str | None) -> Vectors:
-    with np.load(path, allow_pickle=False) as archive:
+    with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
         names = list(archive.files)
         if {"format", "shape", "data"} <= set(names):
             if vectors or label_column:

@@ -1,0 +1,241 @@
+import json
+import os
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.feather
+import pyarrow.parquet
+import pytest
+import scipy.sparse as sp
+
+from attnclust import load_model
+
+
+def run(*arguments, code=0, **options):
+    done = subprocess.run(
+        [sys.executable, "-m", "attnclust", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+        **options,
+    )
+    assert done.returncode == code, done.stderr + done.stdout
+    assert "Traceback" not in done.stderr
+    return done
+
+
+def fails(*arguments, code=1):
+    done = run(*arguments, code=code)
+    assert done.stdout == ""
+    assert done.stderr.startswith("attnclust: error: ")
+    assert done.stderr.count("\n") == 1
+    return done.stderr
+
+
+@pytest.fixture(scope="module")
+def data(blobs):
+    X, labels, _ = blobs(300, 4, 3, 0.05, dtype=np.float32)
+    return X, labels
+
+
+def write(path, X, labels):
+    """The rows as people keep them: beside an id, a text, and a known class."""
+    words = [f"row {i}, class {k}" for i, k in enumerate(labels)]
+    beside = {"id": np.arange(len(X)), "text": words, "kind": [f"k{k}" for k in labels]}
+    if path.suffix == ".npy":
+        np.save(path, X)
+    elif path.name == "sparse.npz":
+        sp.save_npz(path, sp.csr_matrix(X))
+    elif path.suffix == ".npz":
+        np.savez(path, X=X, kind=np.array(beside["kind"]))
+    elif path.suffix in (".csv", ".tsv"):
+        table = pa.table(beside | {f"x{j}": X[:, j] for j in range(X.shape[1])})
+        options = pa.csv.WriteOptions(delimiter="," if path.suffix == ".csv" else "\t")
+        pa.csv.write_csv(table, path, options)
+    else:
+        table = pa.table(beside | {"embedding": list(X)})
+        if path.suffix == ".parquet":
+            pa.parquet.write_table(table, path)
+        else:
+            pa.feather.write_feather(table, str(path))
+    return path
+
+
+def labels_of(path):
+    if path.suffix == ".npy":
+        return np.load(path), None
+    if path.suffix == ".npz":
+        with np.load(path) as archive:
+            return archive["labels"], None
+    if path.suffix == ".parquet":
+        table = pa.parquet.read_table(path)
+    elif path.suffix == ".feather":
+        table = pa.feather.read_table(path)
+    else:
+        mark = "," if path.suffix == ".csv" else "\t"
+        table = pa.csv.read_csv(path, parse_options=pa.csv.ParseOptions(delimiter=mark))
+    return table["cluster"].to_numpy(), table
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["v.npy", "v.npz", "sparse.npz", "v.csv", "v.tsv", "v.parquet", "v.feather"],
+)
+def test_fit_predict_and_inspect_on_every_format(tmp_path, data, name):
+    X, known = data
+    path = write(tmp_path / name, X, known)
+    scored = ["--label-column", "kind"] if name not in ("v.npy", "sparse.npz") else []
+    done = run("fit", path, "--clusters", 3, "--out", tmp_path / "out", "--json", *scored)
+    summary = json.loads(done.stdout)
+    assert done.stderr == ""
+    assert summary == json.loads((tmp_path / "out" / "summary.json").read_text())
+    assert summary["rows"] == 300
+    assert summary["features"] == 4
+    assert sum(c["size"] for c in summary["clusters"]) == 300
+    if scored:
+        assert summary["scores"] == {"ari": 1.0, "nmi": 1.0, "matched_accuracy": 1.0}
+    labels, table = labels_of(tmp_path / "out" / f"labels{path.suffix}")
+    if table is not None:
+        assert table.column_names == ["id", "text", "kind", "cluster", "confidence"]
+        assert table["text"][1].as_py() == f"row 1, class {known[1]}"
+    model = tmp_path / "out" / "model.safetensors"
+    np.testing.assert_array_equal(load_model(model).predict(X), labels)
+    assert sorted(p.name for p in (tmp_path / "out").iterdir()) == sorted(
+        ["clusters.png", f"labels{path.suffix}", "model.safetensors", "summary.json"]
+    )
+    run("predict", model, path, "--out", tmp_path / "again", *scored)
+    np.testing.assert_array_equal(labels_of(tmp_path / "again" / f"labels{path.suffix}")[0], labels)
+    assert "clusters        3" in run("inspect", model).stdout
+    assert json.loads(run("inspect", model, "--json").stdout)["parameters"]["n_clusters"] == 3
+
+
+def test_a_csv_without_a_header_and_columns_chosen(tmp_path, data):
+    X, _ = data
+    np.savetxt(tmp_path / "v.csv", X, delimiter=",")
+    run("fit", tmp_path / "v.csv", "-k", 3, "-o", tmp_path / "out", "-q")
+    table = labels_of(tmp_path / "out" / "labels.csv")[1]
+    assert table.column_names == ["cluster", "confidence"]
+    path = write(tmp_path / "w.csv", *data)
+    chosen = ["--vectors", "x0", "--vectors", "x1", "--keep", "text", "--keep", "x3"]
+    done = run("fit", path, "-k", 2, "-o", tmp_path / "out", *chosen, "--json")
+    assert json.loads(done.stdout)["vectors"] == ["x0", "x1"]
+    table = labels_of(tmp_path / "out" / "labels.csv")[1]
+    assert table.column_names == ["text", "x3", "cluster", "confidence"]
+
+
+def test_the_answer_for_people(tmp_path, data):
+    path = write(tmp_path / "v.parquet", *data)
+    done = run("fit", path, "-k", 3, "-o", tmp_path / "out", "--label-column", "kind")
+    assert done.stderr == ""
+    for part in ("cluster", "size", "k0 (100%)", "ARI 1.000", "labels.parquet", "300 rows of 4"):
+        assert part in done.stdout
+    assert run("fit", path, "-k", 3, "-o", tmp_path / "out", "-q").stdout == ""
+
+
+def test_options_reach_the_estimator(tmp_path, data):
+    path = write(tmp_path / "v.npy", *data)
+    options = ["--metric", "cosine", "--threshold", 0.9, "--max-samples", 100, "--seed", 5]
+    done = run("fit", path, "-k", 3, "-o", tmp_path / "out", "--json", *options)
+    parameters = json.loads(done.stdout)["parameters"]
+    assert parameters["metric"] == "cosine"
+    assert parameters["threshold"] == 0.9
+    assert parameters["random_state"] == 5
+    assert json.loads(done.stdout)["rows_used"] == 100
+    run("fit", path, "-k", 3, "-o", tmp_path / "out", "--solver", "pgd")
+
+
+def test_help_version_and_wrong_usage(tmp_path):
+    assert "Exit codes" in run("--help").stdout
+    assert run("--version").stdout.startswith("attnclust 0.")
+    begun = time.perf_counter()
+    run("--version")
+    light = "import attnclust.cli, sys; assert not {'numpy', 'sklearn'} & set(sys.modules)"
+    subprocess.run([sys.executable, "-c", light], check=True)
+    assert time.perf_counter() - begun < 20
+    run("fit", tmp_path / "v.npy", code=2)
+    run("fit", "--clusters", "many", "x.npy", "--out", tmp_path, code=2)
+    run("fut", code=2)
+
+
+class TestBadInput:
+    @pytest.fixture
+    def out(self, tmp_path):
+        return tmp_path / "out"
+
+    def test_rows_that_cannot_be_used(self, tmp_path, out, data):
+        X, _ = data
+        bad = X.copy()
+        bad[7, 2] = np.nan
+        np.save(tmp_path / "v.npy", bad)
+        said = fails("fit", tmp_path / "v.npy", "-k", 3, "-o", out)
+        assert "v.npy" in said
+        assert "NaN at row 7, column 2" in said
+        np.save(tmp_path / "v.npy", X)
+        assert "at least 1" in fails("fit", tmp_path / "v.npy", "-k", 0, "-o", out)
+        assert "more than n_samples=300" in fails("fit", tmp_path / "v.npy", "-k", 301, "-o", out)
+        np.save(tmp_path / "v.npy", X[:1])
+        run("fit", tmp_path / "v.npy", "-k", 1, "-o", tmp_path / "one")
+        np.save(tmp_path / "v.npy", np.ones((5, 2)))
+        assert "only 1 distinct row" in fails("fit", tmp_path / "v.npy", "-k", 2, "-o", out)
+        for array in (np.ones(5), np.array([["a", "b"]]), np.ones((2, 2, 2)), np.ones((0, 3))):
+            np.save(tmp_path / "v.npy", array)
+            fails("fit", tmp_path / "v.npy", "-k", 1, "-o", out)
+        (tmp_path / "v.csv").write_text("a,b\n1,2\n3,oops\n4,5\n")
+        assert "row 1, column 'b'" in fails("fit", tmp_path / "v.csv", "-k", 1, "-o", out)
+        assert "no such file" in fails("fit", tmp_path / "none.csv", "-k", 1, "-o", out)
+        assert not out.exists()
+
+    def test_a_failed_run_leaves_what_was_there(self, tmp_path, out, data):
+        path = write(tmp_path / "v.npy", *data)
+        run("fit", path, "-k", 3, "-o", out, "-q")
+        before = {p.name: p.read_bytes() for p in out.iterdir()}
+        fails("fit", path, "-k", 301, "-o", out)
+        assert {p.name: p.read_bytes() for p in out.iterdir()} == before
+
+    def test_predict(self, tmp_path, out, data):
+        path = write(tmp_path / "v.npy", *data)
+        run("fit", path, "-k", 3, "-o", out, "-q")
+        model, again = out / "model.safetensors", tmp_path / "again"
+        np.save(tmp_path / "w.npy", data[0][:, :3])
+        assert "3 features" in fails("predict", model, tmp_path / "w.npy", "-o", again)
+        assert "choose another folder" in fails("predict", model, path, "-o", out, code=3)
+        model.write_bytes(model.read_bytes()[:-9])
+        said = fails("predict", model, path, "-o", again)
+        assert "not a model file, or a damaged one" in said
+        fails("inspect", model)
+        assert not again.exists()
+
+    def test_outputs_that_cannot_be_written(self, tmp_path, data):
+        path = write(tmp_path / "v.npy", *data)
+        (tmp_path / "file").write_text("here")
+        fails("fit", path, "-k", 3, "-o", tmp_path / "file", code=3)
+        fails("fit", path, "-k", 3, "-o", tmp_path / "file" / "under", code=3)
+        assert (tmp_path / "file").read_text() == "here"
+        path = write(tmp_path / "labels.npy", *data)
+        said = fails("fit", path, "-k", 3, "-o", tmp_path, code=3)
+        assert "would replace the input" in said
+        assert sorted(p.name for p in tmp_path.iterdir()) == ["file", "labels.npy", "v.npy"]
+
+    @pytest.mark.skipif(os.name != "posix", reason="signals as on POSIX")
+    def test_interrupted(self, tmp_path, out):
+        import signal
+
+        np.save(tmp_path / "v.npy", np.random.default_rng(0).random((200_000, 64)))
+        child = subprocess.Popen(
+            [sys.executable, "-m", "attnclust", "fit", tmp_path / "v.npy", "-k", "200", "-o", out],
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        while not out.exists():
+            time.sleep(0.05)
+        time.sleep(2)
+        child.send_signal(signal.SIGINT)
+        said = child.communicate(timeout=60)[1]
+        assert child.returncode in (130, -signal.SIGINT)  # the latter amid an import; 130 to shells
+        assert said == "attnclust: error: interrupted; nothing was written\n"
+        assert not out.exists()
