@@ -2,18 +2,23 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
-READY = $(VENV)/.ready
+# What a user installs, and what a developer does besides.
+USER = $(VENV)/.user
+READY = $(VENV)/.developer
 
 .PHONY: demo test lint test-oldest bench clean
 
-$(READY): pyproject.toml
+$(USER): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet --editable ".[plot]"
+	touch $(USER)
+
+$(READY): $(USER)
 	$(BIN)/python -m pip install --quiet "torch==2.13.0"
 	$(BIN)/python -m pip install --quiet --editable ".[dev]"
 	touch $(READY)
 
-demo: $(READY)  ## Cluster the sentence embeddings in examples/ into demo-output/
+demo: $(USER)  ## Cluster the sentence embeddings in examples/ into demo-output/
 	$(BIN)/attnclust fit examples/intents.parquet --vectors embedding --label-column intent \
 		--clusters 15 --seed 0 --out demo-output
 
@@ -31,9 +36,8 @@ OLDEST = numpy==1.26.0 scipy==1.12.0 scikit-learn==1.6.0 pyarrow==15.0.0 safeten
 
 test-oldest:  ## The test suite on the oldest supported versions
 	$(PYTHON) -m venv $(VENV)-oldest
-	$(VENV)-oldest/bin/python -m pip install --quiet --upgrade pip
 	$(VENV)-oldest/bin/python -m pip install --quiet --editable ".[dev]" $(OLDEST)
-	$(VENV)-oldest/bin/python -m pytest -n 2
+	$(VENV)-oldest/bin/python -m pytest -n 2 -W default  # old releases warn of newer ones
 
 bench: $(READY)  ## The tables of benchmarks/
 	$(BIN)/python benchmarks/accuracy.py

@@ -121,8 +121,8 @@ def main() -> None:
     lines = [
         f"# What each default is chosen from, {arguments.seeds} seeds",
         "",
-        "`python benchmarks/defaults.py`. Cells: median ARI (worst) seconds. Columns named by K, d,",
-        "sigma and n are mixtures with random unit centres, the others real rows.",
+        "`python benchmarks/defaults.py`. Cells: median ARI (worst) seconds. Columns named by",
+        "K, d, sigma and n are mixtures with random unit centres, the others real rows.",
         "",
         f"| | {' | '.join(heads)} |",
         f"|{' --- |' * (len(heads) + 1)}",
