@@ -21,6 +21,7 @@ from sklearn.metrics import adjusted_rand_score
 
 from attnclust import AttentionClustering
 
+TEN_STARTS_SEEDS = 3
 UNEQUAL = (0.5, 0.25, 0.15, 0.07, 0.03)
 #          K    d    sigma  n        weights
 MIXTURES = [
@@ -70,7 +71,8 @@ def main() -> None:
         f"# One run against the Bayes rule, {arguments.seeds} seeds",
         "",
         "`python benchmarks/accuracy.py`. ARI and seconds are medians; ratio is the median of the",
-        "ratios seed by seed to one start of scikit-learn's KMeans; memory is the peak beyond X.",
+        "ratios seed by seed to one start of scikit-learn's KMeans (ten starts: the first "
+        f"{TEN_STARTS_SEEDS} seeds); memory is the peak beyond X.",
         "",
         "| K, d, sigma, n | Bayes | attnclust | worst gap | solved | seconds | ratio to KMeans(1) "
         "| KMeans(1) | KMeans(10) | peak / X |",
@@ -85,13 +87,16 @@ def main() -> None:
             best = adjusted_rand_score(y, bayes)
             ours, ours_s = timed(AttentionClustering(k, random_state=seed), X)
             one, one_s = timed(KMeans(k, n_init=1, random_state=seed), X)
-            ten = adjusted_rand_score(y, KMeans(k, n_init=10, random_state=seed).fit_predict(X))
+            ten = np.nan  # ten starts cost more than all the rest: a few seeds tell enough
+            if seed < TEN_STARTS_SEEDS:
+                labels = KMeans(k, n_init=10, random_state=seed).fit_predict(X)
+                ten = adjusted_rand_score(y, labels)
             ari = adjusted_rand_score(y, ours)
             rows.append(
                 (best, ari, best - ari, ours_s, ours_s / one_s, adjusted_rand_score(y, one), ten)
             )
         table = np.array(rows)
-        median = np.median(table, axis=0)
+        median = np.nanmedian(table, axis=0)
         solved = int((table[:, 2] <= 0.005).sum())
         peak = peak_bytes(AttentionClustering(k, random_state=0), X) / X.nbytes
         name = ", ".join(map(str, mixture[:4])) + (", unequal" if mixture[4] else "")

@@ -137,6 +137,30 @@ def test_the_answer_for_people(tmp_path, data):
     assert run("fit", path, "-k", 3, "-o", tmp_path / "out", "-q").stdout == ""
 
 
+@pytest.mark.skipif(os.name != "posix", reason="a pseudo-terminal is needed")
+def test_progress_shows_on_a_terminal_only(tmp_path, data):
+    import pty
+
+    path = write(tmp_path / "v.npy", *data)
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-m", "attnclust", "fit", path, "-k", "3", "-o", tmp_path / "out"]
+    child = subprocess.Popen(command, stderr=theirs, stdout=subprocess.PIPE)
+    os.close(theirs)
+    seen = b""
+    while True:
+        try:
+            part = os.read(ours, 4096)
+        except OSError:
+            break
+        if not part:
+            break
+        seen += part
+    assert child.communicate()[0]
+    assert child.returncode == 0
+    for stage in (b"reading v.npy", b"clustering 300 rows", b"writing"):
+        assert stage in seen
+
+
 def test_options_reach_the_estimator(tmp_path, data):
     path = write(tmp_path / "v.npy", *data)
     options = ["--metric", "cosine", "--threshold", 0.9, "--max-samples", 100, "--seed", 5]

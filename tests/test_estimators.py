@@ -206,6 +206,12 @@ class TestConsistency:
             np.testing.assert_array_equal(model.fit_predict(X), model.fit(X).predict(X))
             np.testing.assert_array_equal(model.labels_, model.predict_proba(X).argmax(1))
 
+    def test_known_labels_change_nothing(self, blobs):
+        X, labels, _ = blobs(300, 6, 3, 0.2)
+        a = AttentionClustering(3, random_state=0).fit(X)
+        b = AttentionClustering(3, random_state=0).fit(X, labels)
+        np.testing.assert_array_equal(a.cluster_centers_, b.cluster_centers_)
+
     def test_the_same_seed_repeats_bit_for_bit(self, blobs):
         X, _, _ = blobs(3000, 12, 5, 0.3)
         a, b = (fitted(X, max_samples=1000) for _ in range(2))
@@ -331,6 +337,34 @@ class TestThreshold:
         assert 0 < sure.sum() < 1000
         np.testing.assert_array_equal(picky.labels_ == -1, ~sure)
         np.testing.assert_array_equal(picky.predict(X), picky.labels_)
+
+
+class TestMemory:
+    @pytest.mark.parametrize("metric", ["euclidean", "cosine"])
+    def test_a_fit_copies_no_rows(self, metric):
+        """Beyond X: labels, the bounded sample's (m, K) keys, and tiles."""
+        import tracemalloc
+
+        n, dim, k = 400_000, 64, 5
+        rng = np.random.default_rng(0)
+        X = (
+            rng.standard_normal((n, dim), dtype=np.float32)
+            + np.eye(dim, dtype=np.float32)[rng.integers(0, k, n)] * 9
+        )
+        tracemalloc.start()
+        model = fitted(X, k, metric=metric)
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert model.n_rows_used_ == 30_000
+        assert peak < 0.35 * X.nbytes
+
+    def test_rows_on_disk_stay_there(self, blobs, tmp_path):
+        X, labels, _ = blobs(2000, 12, 5, 0.1, dtype=np.float32)
+        np.save(tmp_path / "X.npy", X)
+        rows = np.load(tmp_path / "X.npy", mmap_mode="r")
+        model = fitted(rows)
+        np.testing.assert_array_equal(model.labels_, fitted(X).labels_)
+        assert ari(labels, model.predict(rows)) == 1
 
 
 class TestSampling:

@@ -51,6 +51,16 @@ def test_attention_is_the_posterior_and_its_normaliser_the_density(problem):
     np.testing.assert_allclose(seen.sums, (w[:, None] * want).T @ tokens.X)
 
 
+def test_attention_agrees_with_the_layer_of_the_theory(problem):
+    from attnclust.attention import softmax_attention
+
+    tokens, clusters, _ = problem
+    want = softmax_attention(
+        tokens.X, clusters.centroids, np.log(clusters.weights), clusters.noise_variance
+    )
+    np.testing.assert_allclose(posterior(tokens, clusters), want, atol=1e-12)
+
+
 def expected_likelihood(tokens, attention, clusters):
     """The M step's objective, written out."""
     w = tokens.row_weights() / tokens.row_weights().sum()

@@ -1,0 +1,44 @@
+import os
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+TEXT = (ROOT / "README.md").read_text()
+
+
+@pytest.mark.parametrize("block", re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL))
+def test_python_blocks_run(block, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    exec(compile(block, "README.md", "exec"), {})
+
+
+def test_shell_lines_run(tmp_path):
+    """Every attnclust line of the README, with the shipped vectors for its file names."""
+    lines = re.findall(r"^attnclust .*$", TEXT, re.MULTILINE)
+    assert len(lines) == 3
+    for name in ("vectors.parquet", "more.parquet"):
+        (tmp_path / name).symlink_to(ROOT / "examples" / "intents.parquet")
+    for line in lines:
+        subprocess.run(line.split(), cwd=tmp_path, check=True, capture_output=True)
+    assert (tmp_path / "labelled" / "labels.parquet").exists()
+
+
+def test_links_lead_somewhere():
+    for page in (ROOT / "README.md", ROOT / "CONTRIBUTING.md"):
+        for target in re.findall(r"\]\(([^)]+)\)", page.read_text()):
+            assert target.startswith("https://") or (ROOT / target).exists(), target
+
+
+def test_the_map_names_every_module():
+    told = set(re.findall(r"`(\w+\.py)`", (ROOT / "CONTRIBUTING.md").read_text()))
+    there = {p.name for p in (ROOT / "src" / "attnclust").glob("*.py")}
+    assert {n for n in there if not n.startswith("_")} == told
+
+
+@pytest.mark.skipif(os.name != "posix", reason="make and a shell are needed")
+def test_makefile_targets_named_in_the_readme_exist():
+    targets = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    assert set(re.findall(r"^make (\w+) +#", TEXT, re.MULTILINE)) <= targets
