@@ -1,6 +1,7 @@
 import os
 import re
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -22,7 +23,8 @@ def test_shell_lines_run(tmp_path):
     for name in ("vectors.parquet", "more.parquet"):
         (tmp_path / name).symlink_to(ROOT / "examples" / "intents.parquet")
     for line in lines:
-        subprocess.run(line.split(), cwd=tmp_path, check=True, capture_output=True)
+        command = [sys.executable, "-m", *line.split()]
+        subprocess.run(command, cwd=tmp_path, check=True, capture_output=True)
     assert (tmp_path / "labelled" / "labels.parquet").exists()
 
 

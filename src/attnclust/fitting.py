@@ -172,8 +172,13 @@ def train_start(
     Raises
     ------
     ValueError
-        If there are more clusters than directions for their heads.
+        If there are more clusters than directions for their heads, or rows are sparse and not
+        normalised.
     """
+    if tokens.sparse and not normalized:
+        raise ValueError(
+            "gradient training on sparse rows as they are would make them dense: set normalize=True"
+        )
     most = seen.dim + (normalized and lift)
     if n_clusters > most:
         raise ValueError(
