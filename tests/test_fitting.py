@@ -53,7 +53,7 @@ def test_heads_start_at_the_centres(blobs):
     X, _, centres = blobs(50_000, 12, 5, 0.2)
     # The fourth moment is the noisier one.
     for options, error in (({}, 0.1), ({"lift": False}, 0.1), ({"order": 4}, 0.4)):
-        tokens, _, clusters, history = start(X, 5, **options)
+        tokens, _, clusters, _ = start(X, 5, **options)
         found = clusters.centroids * tokens.unit + tokens.shift
         gap = np.linalg.norm(found[:, None] - centres, axis=2).min(0)
         assert gap.max() < error, options
@@ -83,7 +83,7 @@ def test_where_soft_centres_swallow_each_other_hard_attention_keeps_them_apart()
     assert inertia < 1.03 * KMeans(40, n_init=10, random_state=0).fit(X).inertia_
 
 
-def test_sparse_rows_are_not_made_dense_for_training(blobs):
+def test_sparse_rows_are_not_made_dense_for_training(blobs, monkeypatch):
     X, _, _ = blobs(100, 6, 2)
     tokens, seen, geometry = framed(X, 2)
     options = {
@@ -95,6 +95,7 @@ def test_sparse_rows_are_not_made_dense_for_training(blobs):
         "n_steps": 5,
     }
     tokens = replace(tokens, X=sp.csr_matrix(X))
+    monkeypatch.setattr("attnclust.fitting.DENSE_LIMIT", 5)
     rng = np.random.default_rng(0)
     with pytest.raises(ValueError, match="set normalize=True"):
         train_start(tokens, seen, geometry, 2, rng, normalized=False, **options)

@@ -73,6 +73,18 @@ def test_without_the_lift_the_eigenpairs_are_those_of_the_second_moment(blobs):
     assert normal.noise_variance == pytest.approx(values[3:].mean())
 
 
+def test_the_origin_may_lie_anywhere_in_the_frame(blobs):
+    X, _, _ = blobs(5_000, 9, 3, 0.2)
+    shift, rng = X.mean(0), np.random.default_rng(0)
+    there = normalize(spectrum(Tokens(X), 9, rng), 3, lift=False)
+    moved = Tokens(X, shift=shift, unit=2.0)
+    here = normalize(spectrum(moved, 9, rng), 3, lift=False, origin=moved.origin)
+    np.testing.assert_allclose(here.values, there.values / 4)
+    np.testing.assert_allclose(
+        np.abs(here.project(moved)), np.abs(there.project(Tokens(X))), atol=1e-6
+    )
+
+
 def test_opposite_centres_need_the_lift():
     rng = np.random.default_rng(0)
     centre = np.r_[1.0, np.zeros(5)]

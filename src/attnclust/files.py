@@ -10,7 +10,6 @@ from __future__ import annotations
 import csv
 import difflib
 import re
-import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -49,12 +48,15 @@ class Vectors:
         The label column; None in it where a row has no label.
     carried : pyarrow.Table or None
         Columns to carry along; None where the file is no table.
+    named : bool
+        Whether each coordinate is a column with a name of its own.
     """
 
     X: Rows
     names: list[str]
     known: Array | None
     carried: pa.Table | None
+    named: bool = False
 
 
 def read_vectors(
@@ -62,6 +64,7 @@ def read_vectors(
     vectors: Sequence[str] = (),
     label_column: str | None = None,
     keep: Sequence[str] | None = None,
+    features: Sequence[str] = (),
 ) -> Vectors:
     """Read the vectors of a file.
 
@@ -78,6 +81,9 @@ def read_vectors(
         Column (array) of known labels.
     keep : sequence of str, optional
         Columns to carry along, in place of all that are not vectors.
+    features : sequence of str, optional
+        Names that a model knows its coordinates by: taken, in this order, where `vectors` are not
+        given and the coordinates are columns with names.
 
     Returns
     -------
@@ -106,25 +112,24 @@ def read_vectors(
                     f"{path}: an .npy file has no columns; "
                     "--vectors, --label-column and --keep need another format"
                 )
-            return Vectors(np.load(path, mmap_mode="r", allow_pickle=False), [], None, None)
+            X = np.load(path, mmap_mode="r", allow_pickle=False)
+            return Vectors(_matrix(path, "the array", X), [], None, None)
         if suffix == ".npz":
             if keep:
                 raise InputError(f"{path}: --keep needs a table, and an .npz file is none")
             return _read_npz(path, vectors, label_column)
-        table = _read_table(path, suffix)
-    except InputError:
+        table, header = _read_table(path, suffix)
+        names = table.column_names
+    except (InputError, MemoryError):
         raise
-    except (
-        OSError,
-        EOFError,
-        ValueError,
-        KeyError,
-        pa.ArrowException,
-        zipfile.BadZipFile,
-    ) as error:
+    except Exception as error:  # a damaged file makes parsers raise of every kind
         reason = " ".join(str(error).split()).rstrip(".") or type(error).__name__
         raise InputError(f"{path}: cannot be read as {suffix}: {reason}") from None
-    return _from_table(path, table, list(vectors), label_column, keep)
+    if features and not vectors and header and not _list_columns(table, {label_column}):
+        vectors = features
+    for name in [*vectors, *(keep or []), *([label_column] if label_column else [])]:
+        _require(path, "column", name, names)
+    return _from_table(path, table, header, list(vectors), label_column, keep)
 
 
 def _read_npz(path: Path, vectors: Sequence[str], label_column: str | None) -> Vectors:
@@ -133,7 +138,9 @@ def _read_npz(path: Path, vectors: Sequence[str], label_column: str | None) -> V
         if {"format", "shape", "data"} <= set(names):
             if vectors or label_column:
                 raise InputError(f"{path}: a sparse matrix has no columns to name")
-            return Vectors(sp.csr_matrix(sp.load_npz(path)), [], None, None)
+            sparse = sp.csr_matrix(sp.load_npz(path))
+            sparse.check_format(full_check=True)
+            return Vectors(_matrix(path, "the matrix", sparse), [], None, None)
         for name in [*vectors, *([label_column] if label_column else [])]:
             _require(path, "array", name, names)
         if len(vectors) > 1:
@@ -150,42 +157,84 @@ def _read_npz(path: Path, vectors: Sequence[str], label_column: str | None) -> V
                 )
             chosen = flat[0]
         known = None if label_column is None else archive[label_column]
-        X = archive[chosen]
+        X = _matrix(path, f"array {chosen!r}", archive[chosen])
     if known is not None and known.shape != X.shape[:1]:
         raise InputError(
             f"{path}: {label_column} has shape {known.shape}, expected one label for each of the "
             f"{X.shape[0]} rows"
         )
+    if known is not None:
+        known = _known(path, str(label_column), known.tolist())
     return Vectors(X, [chosen], known, None)
 
 
-def _read_table(path: Path, suffix: str) -> pa.Table:
+def _matrix(path: Path, what: str, X: Rows) -> Rows:
+    if X.dtype.kind not in "fiub":
+        raise InputError(f"{path}: {what} holds {X.dtype}: vectors are made of real numbers")
+    if X.ndim != 2 or 0 in X.shape:
+        raise InputError(
+            f"{path}: {what} has shape {X.shape}: vectors are the rows of a two-dimensional array"
+        )
+    return X
+
+
+def _known(path: Path, name: str, values: list[Any]) -> Array:
+    """Labels, with None for empty text and NaN, too."""
+    known = np.empty(len(values), dtype=object)
+    known[:] = [None if v is None or v == "" or v != v else v for v in values]
+    if all(value is None for value in known):
+        raise InputError(f"{path}: {name!r} holds no labels: leave out --label-column")
+    return known
+
+
+def _read_table(path: Path, suffix: str) -> tuple[pa.Table, bool]:
+    """The table, and whether its columns have names."""
     if suffix == ".parquet":
-        return pa.parquet.read_table(path)
+        return pa.parquet.read_table(path), True
     if suffix == ".feather":
-        return pa.feather.read_table(path)
+        return pa.feather.read_table(path), True
     delimiter = "," if suffix == ".csv" else "\t"
     with path.open(newline="", encoding="utf-8-sig") as file:
-        first = next(csv.reader(file, delimiter=delimiter), [])
-    # A header is a first row in which some field is no number.
-    header = any(not re.match(NUMBER, field) for field in first)
-    return pa.csv.read_csv(
+        lines = csv.reader(file, delimiter=delimiter)
+        header = _is_header(next(lines, []), next(lines, []))
+    table = pa.csv.read_csv(
         path,
         read_options=pa.csv.ReadOptions(autogenerate_column_names=not header),
         parse_options=pa.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
     )
+    return table, header
+
+
+def _is_header(first: list[str], second: list[str]) -> bool:
+    """Whether the first row names the columns: some field of it is neither number nor empty.
+
+    So do the numbers 0, 1, ..., which pandas names columns by, above a row that is not whole.
+    """
+    if any(field.strip() and not _is_number(field) for field in first):
+        return True
+    counted = first[first[:1] == [""] :]
+    return counted == [str(i) for i in range(len(counted))] and not all(
+        re.fullmatch(r"\s*[-+]?\d+\s*", field) for field in second
+    )
+
+
+def _is_number(field: str) -> bool:
+    try:
+        float(field)
+    except ValueError:
+        return False
+    return True
 
 
 def _from_table(
     path: Path,
     table: pa.Table,
+    header: bool,
     vectors: list[str],
     label_column: str | None,
     keep: Sequence[str] | None,
 ) -> Vectors:
     names = table.column_names
-    for name in [*vectors, *(keep or []), *([label_column] if label_column else [])]:
-        _require(path, "column", name, names)
     doubled = sorted({name for name in names if names.count(name) > 1})
     if doubled:
         raise InputError(f"{path}: two columns are named {doubled[0]!r}; rename one")
@@ -193,14 +242,15 @@ def _from_table(
         raise InputError(f"{path}: the table has no rows")
     known = None
     if label_column is not None:
-        known = np.array(table[label_column].to_pylist(), dtype=object)
+        known = _known(path, label_column, table[label_column].to_pylist())
     aside = {label_column, *(keep or [])}
-    lists = [n for n in names if _is_list(table.schema.field(n).type) and n not in aside]
     if not vectors:
+        lists = _list_columns(table, aside)
         if len(lists) > 1:
             raise InputError(f"{path}: say which column holds the vectors: {', '.join(lists)}")
         vectors = lists or _numeric_columns(path, table, aside)
-    if len(vectors) == 1 and _is_list(table.schema.field(vectors[0]).type):
+    single_list = len(vectors) == 1 and _is_list(table.schema.field(vectors[0]).type)
+    if single_list:
         X = _from_lists(path, vectors[0], table[vectors[0]])
     else:
         columns = [_from_column(path, name, table[name]) for name in vectors]
@@ -209,7 +259,14 @@ def _from_table(
         for place, column in enumerate(columns):
             X[:, place] = column
     others = [n for n in names if n not in vectors] if keep is None else list(dict.fromkeys(keep))
-    return Vectors(X, vectors, known, table.select(others))
+    return Vectors(X, vectors, known, table.select(others), header and not single_list)
+
+
+def _list_columns(table: pa.Table, aside: set[str | None]) -> list[str]:
+    """Columns of lists of numbers; where there are none, those of any lists."""
+    fields = [f for f in table.schema if _is_list(f.type) and f.name not in aside]
+    numeric = [f for f in fields if _is_numeric(f.type.value_type)]
+    return [f.name for f in numeric or fields]
 
 
 def _numeric_columns(path: Path, table: pa.Table, aside: set[str | None]) -> list[str]:
@@ -218,7 +275,7 @@ def _numeric_columns(path: Path, table: pa.Table, aside: set[str | None]) -> lis
         if name in aside:
             continue
         kind = table.schema.field(name).type
-        if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_null(kind):
+        if _is_numeric(kind) or pa.types.is_null(kind):
             if not (pa.types.is_integer(kind) and IDENTIFIER.fullmatch(name)):
                 found.append(name)
         elif pa.types.is_string(kind):
@@ -242,6 +299,10 @@ def _refuse_almost_numeric(path: Path, name: str, column: pa.ChunkedArray) -> No
         )
 
 
+def _is_numeric(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind))
+
+
 def _is_list(kind: pa.DataType) -> bool:
     return bool(
         pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
@@ -251,7 +312,7 @@ def _is_list(kind: pa.DataType) -> bool:
 def _from_lists(path: Path, name: str, column: pa.ChunkedArray) -> FloatArray:
     _refuse_null(path, name, column)
     kind = column.type.value_type
-    if not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
+    if not _is_numeric(kind):
         raise InputError(f"{path}: column {name!r} holds lists of {kind}, not of numbers")
     sizes = pc.list_value_length(column).to_numpy()
     other = np.flatnonzero(sizes != sizes[0])
@@ -281,7 +342,7 @@ def _from_column(path: Path, name: str, column: pa.ChunkedArray) -> FloatArray:
     kind = column.type
     if pa.types.is_null(kind):
         raise InputError(f"{path}: column {name!r} is empty: carry it along by --keep")
-    if not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
+    if not _is_numeric(kind):
         if pa.types.is_string(kind):
             _refuse_almost_numeric(path, name, column)
         raise InputError(
@@ -289,8 +350,15 @@ def _from_column(path: Path, name: str, column: pa.ChunkedArray) -> FloatArray:
             "vectors are made of numbers"
         )
     _refuse_null(path, name, column)
-    out = column.to_numpy()
-    return np.asarray(out.astype(np.float32) if out.dtype == np.float16 else out)
+    out = np.asarray(column.to_numpy())
+    if out.dtype.kind == "f" and not np.isfinite(out).all():
+        row = int(np.flatnonzero(~np.isfinite(out))[0])
+        value = "NaN" if np.isnan(out[row]) else "infinity"
+        raise InputError(
+            f"{path}: row {row}, column {name!r} holds {value}: drop or fill such rows, or carry "
+            "the column along by --keep"
+        )
+    return out.astype(np.float32) if out.dtype == np.float16 else out
 
 
 def _refuse_null(path: Path, name: str, column: pa.ChunkedArray) -> None:

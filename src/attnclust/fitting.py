@@ -10,7 +10,7 @@ from attnclust._typing import FloatArray
 from attnclust.contrast import fixed_point, least_alignment
 from attnclust.manifold import random_heads
 from attnclust.mixture import Mixture
-from attnclust.moments import Spectrum
+from attnclust.moments import DENSE_LIMIT, Spectrum
 from attnclust.moves import grow, split_and_merge
 from attnclust.normalization import normalize
 from attnclust.refinement import Clusters, Geometry, assign, em
@@ -97,7 +97,7 @@ def find_start(
         seen.trailing_mean(rank), geometry.floor
     ):
         return grow(tokens, geometry, n_clusters), History("splits")
-    normal = normalize(seen, n_clusters, lift=lift)
+    normal = normalize(seen, n_clusters, lift=lift, origin=tokens.origin)
     z = normal.project(tokens)
     fit = fixed_point(z, tokens.row_weights(), normal.noise, rng, order=order)
     noise = max(normal.noise_variance, geometry.floor)
@@ -172,12 +172,13 @@ def train_start(
     Raises
     ------
     ValueError
-        If there are more clusters than directions for their heads, or rows are sparse and not
-        normalised.
+        If there are more clusters than directions for their heads, or rows are sparse, of many
+        features, and not normalised.
     """
-    if tokens.sparse and not normalized:
+    if tokens.sparse and not normalized and tokens.dim > DENSE_LIMIT:
         raise ValueError(
-            "gradient training on sparse rows as they are would make them dense: set normalize=True"
+            f"gradient training on sparse rows of {tokens.dim} features would make prompts of them "
+            "dense: set normalize=True"
         )
     most = seen.dim + (normalized and lift)
     if n_clusters > most:
@@ -185,15 +186,12 @@ def train_start(
             f"gradient training needs a direction per head: at most {most} clusters of "
             f"{seen.dim} features, got n_clusters={n_clusters}"
         )
-    if not normalized:
-        offset = 0.0 if tokens.shift is None else tokens.shift / tokens.unit
-        tokens, seen = replace(tokens, shift=None), replace(seen, mean=seen.mean + offset)
-    normal = normalize(seen, n_clusters, lift=normalized and lift)
+    normal = normalize(seen, n_clusters, lift=normalized and lift, origin=tokens.origin)
     if normalized:
         z = Tokens(normal.project(tokens), weights=tokens.row_weights())
         dim, length, noise = n_clusters, np.sqrt(n_clusters), float(normal.noise.mean())
     else:
-        z, noise = tokens, normal.noise_variance
+        z, noise = replace(tokens, shift=None), normal.noise_variance
         dim, length = seen.dim, float(np.sqrt(normal.values.sum()))
     oracle = np.eye(dim)[:n_clusters]
     if temperature is None:
@@ -224,7 +222,7 @@ def train_start(
         centroids = unit_rows(normal.centroids(heads, mean), geometry.on_sphere)
         return Clusters(centroids, mean**2 / (mean**2).sum(), noise), history, None
     equal = np.full(n_clusters, 1 / n_clusters)
-    centroids = heads * (1.0 if geometry.on_sphere else float(length_found.mean())) - offset
+    centroids = heads * (1.0 if geometry.on_sphere else float(length_found.mean())) + tokens.origin
     scale = temperature / length**2
     return Clusters(centroids, equal, noise), history, LinearLayer(scale, scale * spread)
 

@@ -32,7 +32,7 @@ class Normalization:
     Parameters
     ----------
     mean : array of shape (d,)
-        What is subtracted from the tokens first (zero without the lift).
+        What is subtracted from the tokens first: their mean, or the origin without the lift.
     axes : array of shape (d, r)
         Eigenvectors V; r = K - 1 with the lift, K without.
     values : array of shape (r,)
@@ -82,7 +82,9 @@ class Normalization:
         return self.mean + (heads[:, :r] * np.sqrt(self.values) / alignment[:, None]) @ self.axes.T
 
 
-def normalize(spectrum: Spectrum, n_clusters: int, *, lift: bool = True) -> Normalization:
+def normalize(
+    spectrum: Spectrum, n_clusters: int, *, lift: bool = True, origin: FloatArray | None = None
+) -> Normalization:
     """Normalisation for K centres from the tokens' covariance spectrum.
 
     Parameters
@@ -92,7 +94,9 @@ def normalize(spectrum: Spectrum, n_clusters: int, *, lift: bool = True) -> Norm
     n_clusters : int
         K.
     lift : bool
-        Append a constant coordinate (affine lift); else uncentred second moment.
+        Append a constant coordinate (affine lift); else second moment about the origin.
+    origin : array of shape (d,), optional
+        Where the origin lies in the frame; zero if not given, and of no matter to the lift.
 
     Returns
     -------
@@ -123,18 +127,20 @@ def normalize(spectrum: Spectrum, n_clusters: int, *, lift: bool = True) -> Norm
         noise = spectrum.trailing_mean(rank)
         return _build(spectrum.mean, spectrum.values[:rank], spectrum.axes[:, :rank], noise, True)
     # S = cov + mean mean^T within the span of the known axes and the mean; beyond it all is noise.
-    basis = np.linalg.qr(np.column_stack([spectrum.axes, spectrum.mean]))[0]
+    origin = np.zeros(spectrum.dim) if origin is None else origin
+    mean = spectrum.mean - origin
+    basis = np.linalg.qr(np.column_stack([spectrum.axes, mean]))[0]
     along = basis.T @ spectrum.axes
-    outer = basis.T @ spectrum.mean
+    outer = basis.T @ mean
     rest = spectrum.trailing_mean(len(spectrum.values))
     small = (along * spectrum.values) @ along.T + np.outer(outer, outer)
     small += rest * (np.eye(len(small)) - along @ along.T)
     values, turn = np.linalg.eigh(small)
     values, axes = values[::-1][:rank], (basis @ turn[:, ::-1])[:, :rank]
     left = spectrum.dim - rank
-    whole = spectrum.trace + float(spectrum.mean @ spectrum.mean)
+    whole = spectrum.trace + float(mean @ mean)
     noise = max(whole - float(values.sum()), 0.0) / left if left > 0 else 0.0
-    return _build(np.zeros(spectrum.dim), values, axes, noise, False)
+    return _build(origin, values, axes, noise, False)
 
 
 def _build(

@@ -67,6 +67,11 @@ class Tokens:
         """Whether X is a CSR matrix."""
         return bool(sp.issparse(self.X))
 
+    @property
+    def origin(self) -> FloatArray:
+        """Where the rows' own origin lies in the frame, shape (d,)."""
+        return np.zeros(self.dim) if self.shift is None else -self.shift / self.unit
+
     def part(self, window: slice) -> Tokens:
         """The rows of a window, as tokens of their own with X in hand."""
         keep: slice | IntArray = window if self.rows is None else self.rows[window]
