@@ -15,8 +15,7 @@ def spherical_kmeans(X, n_clusters, seed, max_iter=100):
         previous, labels = labels, (X @ centres.T).argmax(1)
         if (labels == previous).all():
             break
-        sums = np.zeros_like(centres)
-        np.add.at(sums, labels, X)
+        sums = np.array([X[labels == k].sum(0) for k in range(n_clusters)])
         length = np.linalg.norm(sums, axis=1, keepdims=True)
         centres = np.where(length > 0, sums / np.maximum(length, 1e-12), centres)
     return labels, centres
