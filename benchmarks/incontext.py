@@ -3,7 +3,8 @@
     python benchmarks/incontext.py   # the table in incontext.md
 
 Every prompt has its own random unit centres, equal weights, float32. The loop of k-means is timed
-on the first 100 prompts and scaled up; ARI is the mean over the first 300 prompts (100 for k-means).
+on the first 100 prompts and scaled up; ARI is the mean over the first 300 prompts (100 for k-means,
+whose runs take longer).
 """
 
 from __future__ import annotations
