@@ -1,10 +1,14 @@
+import io
 import json
 import os
 import subprocess
 import sys
 import time
+from contextlib import redirect_stderr, redirect_stdout
+from unittest import mock
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.feather
@@ -13,6 +17,7 @@ import pytest
 import scipy.sparse as sp
 
 from attnclust import load_model
+from attnclust.cli import main
 
 
 def run(*arguments, code=0, **options):
@@ -30,11 +35,20 @@ def run(*arguments, code=0, **options):
 
 
 def fails(*arguments, code=1):
-    done = run(*arguments, code=code)
-    assert done.stdout == ""
-    assert done.stderr.startswith("attnclust: error: ")
-    assert done.stderr.count("\n") == 1
-    return done.stderr
+    """The error of a command, run in this process: a new one costs a second of imports."""
+    out, said = io.StringIO(), io.StringIO()
+    with (
+        mock.patch.object(sys, "argv", ["attnclust", *map(str, arguments)]),
+        redirect_stdout(out),
+        redirect_stderr(said),
+        pytest.raises(SystemExit) as caught,
+    ):
+        main()
+    assert caught.value.code == code, said.getvalue()
+    assert out.getvalue() == ""
+    assert said.getvalue().startswith("attnclust: error: ")
+    assert said.getvalue().count("\n") == 1
+    return said.getvalue()
 
 
 @pytest.fixture(scope="module")
@@ -86,7 +100,7 @@ def labels_of(path):
     "name",
     ["v.npy", "v.npz", "sparse.npz", "v.csv", "v.tsv", "v.parquet", "v.feather"],
 )
-def test_fit_predict_and_inspect_on_every_format(tmp_path, data, name):
+def test_fit_and_predict_on_every_format(tmp_path, data, name):
     X, known = data
     path = write(tmp_path / name, X, known)
     scored = ["--label-column", "kind"] if name not in ("v.npy", "sparse.npz") else []
@@ -96,6 +110,7 @@ def test_fit_predict_and_inspect_on_every_format(tmp_path, data, name):
     assert summary == json.loads((tmp_path / "out" / "summary.json").read_text())
     assert summary["rows"] == 300
     assert summary["features"] == 4
+    assert np.isfinite(summary["score"])
     assert sum(c["size"] for c in summary["clusters"]) == 300
     if scored:
         assert summary["scores"] == {"ari": 1.0, "nmi": 1.0, "matched_accuracy": 1.0}
@@ -104,14 +119,17 @@ def test_fit_predict_and_inspect_on_every_format(tmp_path, data, name):
         assert table.column_names == ["id", "text", "kind", "cluster", "confidence"]
         assert table["text"][1].as_py() == f"row 1, class {known[1]}"
     model = tmp_path / "out" / "model.safetensors"
-    np.testing.assert_array_equal(load_model(model).predict(X), labels)
+    fitted = load_model(model)
+    rows = X
+    if path.suffix in (".csv", ".tsv"):
+        rows = pd.DataFrame(X, columns=fitted.feature_names_in_)
+    np.testing.assert_array_equal(fitted.predict(rows), labels)
+    assert fitted.score(rows) == pytest.approx(summary["score"], rel=1e-4)
     assert sorted(p.name for p in (tmp_path / "out").iterdir()) == sorted(
         ["clusters.png", f"labels{path.suffix}", "model.safetensors", "summary.json"]
     )
     run("predict", model, path, "--out", tmp_path / "again", *scored)
     np.testing.assert_array_equal(labels_of(tmp_path / "again" / f"labels{path.suffix}")[0], labels)
-    assert "clusters        3" in run("inspect", model).stdout
-    assert json.loads(run("inspect", model, "--json").stdout)["parameters"]["n_clusters"] == 3
 
 
 def test_a_csv_without_a_header_and_columns_chosen(tmp_path, data):
@@ -173,6 +191,57 @@ def test_options_reach_the_estimator(tmp_path, data):
     run("fit", path, "-k", 3, "-o", tmp_path / "out", "--solver", "pgd")
 
 
+def test_inspect(tmp_path, data):
+    run("fit", write(tmp_path / "v.npy", *data), "-k", 3, "-o", tmp_path / "out", "-q")
+    model = tmp_path / "out" / "model.safetensors"
+    assert "clusters        3" in run("inspect", model).stdout
+    assert json.loads(run("inspect", model, "--json").stdout)["parameters"]["n_clusters"] == 3
+
+
+def test_predict_finds_columns_by_name(tmp_path, data):
+    X = data[0]
+    frame = {f"x{j}": X[:, j] for j in range(4)}
+    pa.csv.write_csv(pa.table(frame), tmp_path / "v.csv")
+    other = dict(reversed(frame.items())) | {"extra": np.full(len(X), 0.5)}
+    pa.csv.write_csv(pa.table(other), tmp_path / "w.csv")
+    run("fit", tmp_path / "v.csv", "-k", 3, "-o", tmp_path / "out", "-q")
+    model = tmp_path / "out" / "model.safetensors"
+    assert list(load_model(model).feature_names_in_) == list(frame)
+    run("predict", model, tmp_path / "w.csv", "-o", tmp_path / "again", "-q")
+    labels, table = labels_of(tmp_path / "again" / "labels.csv")
+    np.testing.assert_array_equal(labels, labels_of(tmp_path / "out" / "labels.csv")[0])
+    assert table.column_names == ["extra", "cluster", "confidence"]
+    pa.csv.write_csv(pa.table(frame).rename_columns(list("abcd")), tmp_path / "w.csv")
+    said = fails("predict", model, tmp_path / "w.csv", "-o", tmp_path / "more")
+    assert "no column 'x0'" in said
+
+
+def test_standard_output_that_cannot_take_the_answer(tmp_path, data):
+    path = write(tmp_path / "v.parquet", data[0], data[1])
+    table = pa.parquet.read_table(path)
+    kinds = pa.array(["日本"] * len(table))
+    pa.parquet.write_table(table.set_column(2, "kind", kinds), path)
+    ascii_only = os.environ | {"PYTHONIOENCODING": "ascii"}
+    options = ["-k", 3, "-o", tmp_path / "out", "--label-column", "kind"]
+    assert "\\u65e5\\u672c (100%)" in run("fit", path, *options, env=ascii_only).stdout
+    if os.path.exists("/dev/full"):
+        model = tmp_path / "out" / "model.safetensors"
+        buffered = {k: v for k, v in os.environ.items() if k != "PYTHONUNBUFFERED"}
+        for environment in (buffered, buffered | {"PYTHONUNBUFFERED": "1"}):
+            with open("/dev/full", "w") as full:
+                done = subprocess.run(
+                    [sys.executable, "-m", "attnclust", "inspect", model],
+                    stdout=full,
+                    stderr=subprocess.PIPE,
+                    text=True,
+                    env=environment,
+                    check=False,
+                )
+            assert done.returncode == 3
+            assert done.stderr.startswith("attnclust: error: ")
+            assert done.stderr.count("\n") == 1
+
+
 def test_help_version_and_wrong_usage(tmp_path):
     assert "Exit codes" in run("--help").stdout
     assert run("--version").stdout.startswith("attnclust 0.")
@@ -199,6 +268,7 @@ class TestBadInput:
         said = fails("fit", tmp_path / "v.npy", "-k", 3, "-o", out)
         assert "v.npy" in said
         assert "NaN at row 7, column 2" in said
+        assert run("fit", tmp_path / "v.npy", "-k", 3, "-o", out, code=1).stderr == said
         np.save(tmp_path / "v.npy", X)
         assert "at least 1" in fails("fit", tmp_path / "v.npy", "-k", 0, "-o", out)
         assert "more than n_samples=300" in fails("fit", tmp_path / "v.npy", "-k", 301, "-o", out)
@@ -210,8 +280,17 @@ class TestBadInput:
             np.save(tmp_path / "v.npy", array)
             fails("fit", tmp_path / "v.npy", "-k", 1, "-o", out)
         (tmp_path / "v.csv").write_text("a,b\n1,2\n3,oops\n4,5\n")
-        assert "row 1, column 'b'" in fails("fit", tmp_path / "v.csv", "-k", 1, "-o", out)
+        said = fails("fit", tmp_path / "v.csv", "-k", 1, "-o", out)
+        assert "row 1 (counted from 0), column 'b'" in said
         assert "no such file" in fails("fit", tmp_path / "none.csv", "-k", 1, "-o", out)
+        (tmp_path / "v.tsv").touch()
+        assert "file is empty" in fails("fit", tmp_path / "v.tsv", "-k", 1, "-o", out)
+        table = pa.table({"e": [[1.0, 2], [3.0]], "text": ["a", "b"]})
+        pa.parquet.write_table(table, tmp_path / "v.parquet")
+        said = fails("fit", tmp_path / "v.parquet", "-k", 1, "-o", out)
+        assert "column 'e' has 1 numbers where row 0 has 2" in said
+        said = fails("fit", tmp_path / "v.parquet", "--vectors", "f", "-k", 1, "-o", out)
+        assert "no column 'f'" in said
         assert not out.exists()
 
     def test_a_failed_run_leaves_what_was_there(self, tmp_path, out, data):

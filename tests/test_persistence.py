@@ -4,10 +4,11 @@ import struct
 import numpy as np
 import pandas as pd
 import pytest
-from safetensors.numpy import save_file
+from safetensors import SafetensorError
+from safetensors.numpy import load_file, save_file
 
 from attnclust import AttentionClustering, load_model, save_model
-from attnclust.persistence import ModelFileError, describe_model
+from attnclust.persistence import ModelFileError, _digest, describe_model
 
 
 @pytest.fixture
@@ -68,6 +69,7 @@ class TestBadFiles:
         header = json.loads(raw[8 : 8 + size])
         document = json.loads(header["__metadata__"]["attnclust"])
         change(document)
+        document["digest"] = _digest(document, load_file(path))
         header["__metadata__"]["attnclust"] = json.dumps(document)
         text = json.dumps(header).encode()
         text += b" " * (-len(text) % 8)
@@ -95,6 +97,15 @@ class TestBadFiles:
             (lambda d: d["parameters"].update(n_clusters=5), "damaged"),
             (lambda d: d["parameters"].update(unknown=1), "damaged"),
             (lambda d: d["attributes"].pop("noise_variance_"), "damaged"),
+            (lambda d: d["attributes"].update(noise_variance_="much"), "noise_variance_ must be"),
+            (
+                lambda d: d["attributes"].update(noise_variance_=float("nan")),
+                "noise_variance_ must",
+            ),
+            (lambda d: d["attributes"].update(temperature_=-1.0), "temperature_ must be"),
+            (lambda d: d["attributes"].update(n_rows_used_=0), "n_rows_used_ must be"),
+            (lambda d: d.pop("feature_names"), "damaged"),
+            (lambda d: d.update(feature_names=["a"]), "feature_names do not match"),
             (lambda d: d["history"].update(moves=3), "damaged"),
         ],
     )
@@ -103,11 +114,20 @@ class TestBadFiles:
         with pytest.raises(ModelFileError, match=message):
             load_model(path)
 
-    def test_a_failed_write_leaves_the_old_file(self, path, rows, monkeypatch):
+    def test_a_changed_byte_anywhere_is_told(self, path):
+        """In the arrays as in the document: no model that predicts otherwise is ever loaded."""
+        raw = path.read_bytes()
+        for place in np.random.default_rng(0).integers(8, len(raw), 200):
+            path.write_bytes(raw[:place] + bytes([raw[place] ^ 1]) + raw[place + 1 :])
+            with pytest.raises(ModelFileError, match=r"m\.safetensors"):
+                load_model(path)
+
+    @pytest.mark.parametrize("error", [OSError("disk full"), SafetensorError("disk full")])
+    def test_a_failed_write_leaves_the_old_file(self, path, rows, error, monkeypatch):
         before = path.read_bytes()
 
         def fail(*_args):
-            raise OSError("disk full")
+            raise error
 
         monkeypatch.setattr("attnclust.persistence.save_file", fail)
         with pytest.raises(OSError, match="disk full"):

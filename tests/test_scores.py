@@ -19,6 +19,11 @@ def test_rows_without_a_known_label_are_left_out():
     assert external_scores(known, np.array([1, 1, 0, 0, 1]))["ari"] == 1
 
 
+def test_no_rows_have_no_score():
+    with pytest.raises(ValueError, match="no rows to score"):
+        external_scores([None, None], [0, 1])
+
+
 def test_numbers_and_words_alike():
     words, numbers = ["x", "y", "x", "z"], [5, 7, 5, 9]
     assert external_scores(words, [0, 1, 1, 2]) == external_scores(numbers, [0, 1, 1, 2])

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import json
-from collections.abc import Iterator
+import os
+import sys
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
@@ -12,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from attnclust import __version__
-from attnclust.console import answering, outputs, print_table
+from attnclust.console import OUTPUT_ERROR, answering, outputs, print_table
 
 if TYPE_CHECKING:
     from attnclust._typing import FloatArray, IntArray
@@ -54,8 +57,8 @@ VectorColumns = Annotated[
         "--vectors",
         metavar="COLUMN",
         help="List-typed column, or (repeated) the numeric columns, or the array of an .npz. By "
-        "default the only list-typed column, else all numeric columns but identifiers (id, index, "
-        "row, ..._id), the label column and those kept.",
+        "default the only column of number lists, else all numeric columns but identifiers (id, "
+        "index, row, ..._id), the label column and those kept.",
     ),
 ]
 LabelColumn = Annotated[
@@ -107,6 +110,8 @@ def fit(
     """Cluster the vectors of FILE; write labels, model, summary and a picture into a folder."""
     with answering(quiet) as stage, outputs(out, file) as folder:
         with stage("loading"):
+            import numpy as np
+
             from attnclust.estimators import AttentionClustering
             from attnclust.files import write_labels
             from attnclust.persistence import save_model
@@ -125,9 +130,11 @@ def fit(
         with stage("writing") as writing:
             confidence = _confidence(model, rows.X)
             write_labels(folder, file.suffix.lower(), model.labels_, confidence, rows.carried)
-            save_model(model, folder / "model.safetensors")
             _draw(model, rows, folder / "clusters.png")
-        summary = _summary("fit", file, rows, model, model.labels_)
+            summary = _summary("fit", file, rows, model, model.labels_)
+            if rows.named:  # so that predict finds the columns again; last, as X here has no names
+                model.feature_names_in_ = np.array(rows.names, dtype=object)
+            save_model(model, folder / "model.safetensors")
         summary["parameters"] = model.get_params()
         summary["rows_used"] = model.n_rows_used_
         summary["start"] = model.history_.start
@@ -159,7 +166,11 @@ def predict(
             from attnclust.persistence import load_model
         with stage(f"reading {file.name}") as reading:
             model = load_model(model_file)
-            rows = _read(file, vectors, label_column, keep)
+            # Rows are read in the order of these names, and have none themselves from here on.
+            features = list(getattr(model, "feature_names_in_", ()))
+            if features:
+                del model.feature_names_in_
+            rows = _read(file, vectors, label_column, keep, features)
         with _naming(file, rows), stage(f"labelling {rows.X.shape[0]:,} rows") as predicting:
             labels = model.predict(rows.X)
             confidence = _confidence(model, rows.X)
@@ -200,15 +211,31 @@ def inspect(
 
 def main() -> None:
     """Entry point of the command."""
-    app(prog_name="attnclust")
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
+    try:
+        try:
+            app(prog_name="attnclust")
+        finally:
+            sys.stdout.flush()
+    except OSError as error:
+        # Python would try once more to write what it still holds.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if not isinstance(error, BrokenPipeError):
+            print(f"attnclust: error: standard output: {error.strerror}", file=sys.stderr)
+        sys.exit(OUTPUT_ERROR)
 
 
 def _read(
-    file: Path, vectors: list[str] | None, label_column: str | None, keep: list[str] | None
+    file: Path,
+    vectors: list[str] | None,
+    label_column: str | None,
+    keep: list[str] | None,
+    features: Sequence[str] = (),
 ) -> Vectors:
     from attnclust.files import read_vectors
 
-    return read_vectors(file, vectors or (), label_column, keep)
+    return read_vectors(file, vectors or (), label_column, keep, features)
 
 
 @contextmanager
@@ -264,6 +291,7 @@ def _summary(
         ],
         "unlabelled": int((labels < 0).sum()),
         "noise_variance": model.noise_variance_,
+        "score": model.score(rows.X),
     }
     if rows.known is not None:
         from attnclust.scores import external_scores
@@ -271,7 +299,8 @@ def _summary(
         summary["scores"] = external_scores(rows.known, labels)
         for cluster in summary["clusters"]:
             names, counts = np.unique(
-                [str(v) for v in rows.known[labels == cluster["cluster"]]], return_counts=True
+                [str(v) for v in rows.known[labels == cluster["cluster"]] if v is not None],
+                return_counts=True,
             )
             if len(names):
                 cluster["mostly"] = str(names[counts.argmax()])

@@ -29,6 +29,7 @@ SUFFIXES = (".npy", ".npz", ".csv", ".tsv", ".parquet", ".feather")
 # Names of columns that number the rows rather than describe them.
 IDENTIFIER = re.compile(r"(id|idx|index|row|row_?number|.*[_ ]id|unnamed: 0|)", re.IGNORECASE)
 NUMBER = r"^\s*[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?\s*$"
+MISSING = re.compile(r"\s*([-+]?(nan|inf|infinity)|#?n/?a|null|none|)\s*", re.IGNORECASE)
 
 
 class InputError(ValueError):
@@ -71,12 +72,12 @@ def read_vectors(
     Parameters
     ----------
     path : path
-        Its suffix tells the format.
+        Its suffix is the format.
     vectors : sequence of str
         The list-typed column, the numeric columns, or the array of an .npz. By default the only
-        list-typed column; else all numeric columns but the label column, those kept, and those
-        named like identifiers (id, index, row, ..._id); in an .npz the array X, or the only one of
-        two dimensions.
+        column of number lists; else all numeric columns but the label column, those kept, and
+        those named like identifiers (id, index, row, ..._id); in an .npz the array X, or the only
+        one of two dimensions.
     label_column : str, optional
         Column (array) of known labels.
     keep : sequence of str, optional
@@ -96,21 +97,16 @@ def read_vectors(
     """
     suffix = path.suffix.lower()
     if suffix not in SUFFIXES:
-        raise InputError(
-            f"{path}: unknown kind of file {suffix!r}; known are {', '.join(SUFFIXES)}"
-        )
-    if not path.exists():
-        raise InputError(f"{path}: no such file")
+        raise InputError(f"{path}: unknown kind of file {suffix!r}; use {', '.join(SUFFIXES)}")
     if not path.is_file():
-        raise InputError(f"{path}: not a file")
+        raise InputError(f"{path}: {'not a file' if path.exists() else 'no such file'}")
     if path.stat().st_size == 0:
         raise InputError(f"{path}: the file is empty")
     try:
         if suffix == ".npy":
             if vectors or label_column or keep:
                 raise InputError(
-                    f"{path}: an .npy file has no columns; "
-                    "--vectors, --label-column and --keep need another format"
+                    f"{path}: --vectors, --label-column and --keep: an .npy file has no columns"
                 )
             X = np.load(path, mmap_mode="r", allow_pickle=False)
             return Vectors(_matrix(path, "the array", X), [], None, None)
@@ -120,7 +116,7 @@ def read_vectors(
             return _read_npz(path, vectors, label_column)
         table, header = _read_table(path, suffix)
         names = table.column_names
-    except (InputError, MemoryError):
+    except InputError:
         raise
     except Exception as error:  # a damaged file makes parsers raise of every kind
         reason = " ".join(str(error).split()).rstrip(".") or type(error).__name__
@@ -189,10 +185,8 @@ def _known(path: Path, name: str, values: list[Any]) -> Array:
 
 def _read_table(path: Path, suffix: str) -> tuple[pa.Table, bool]:
     """The table, and whether its columns have names."""
-    if suffix == ".parquet":
-        return pa.parquet.read_table(path), True
-    if suffix == ".feather":
-        return pa.feather.read_table(path), True
+    if suffix in (".parquet", ".feather"):
+        return (pa.parquet if suffix == ".parquet" else pa.feather).read_table(path), True
     delimiter = "," if suffix == ".csv" else "\t"
     with path.open(newline="", encoding="utf-8-sig") as file:
         lines = csv.reader(file, delimiter=delimiter)
@@ -206,24 +200,16 @@ def _read_table(path: Path, suffix: str) -> tuple[pa.Table, bool]:
 
 
 def _is_header(first: list[str], second: list[str]) -> bool:
-    """Whether the first row names the columns: some field of it is neither number nor empty.
+    """Whether the first row names the columns: some field is neither a number nor missing.
 
-    So do the numbers 0, 1, ..., which pandas names columns by, above a row that is not whole.
+    So do pandas' column names 0, 1, ... above a row that is not all integers.
     """
-    if any(field.strip() and not _is_number(field) for field in first):
+    if any(not re.match(NUMBER, field) and not MISSING.fullmatch(field) for field in first):
         return True
     counted = first[first[:1] == [""] :]
     return counted == [str(i) for i in range(len(counted))] and not all(
         re.fullmatch(r"\s*[-+]?\d+\s*", field) for field in second
     )
-
-
-def _is_number(field: str) -> bool:
-    try:
-        float(field)
-    except ValueError:
-        return False
-    return True
 
 
 def _from_table(
@@ -281,10 +267,8 @@ def _numeric_columns(path: Path, table: pa.Table, aside: set[str | None]) -> lis
         elif pa.types.is_string(kind):
             _refuse_almost_numeric(path, name, table[name])
     if not found:
-        raise InputError(
-            f"{path}: no list-typed and no numeric column; the columns are "
-            f"{', '.join(table.column_names)}"
-        )
+        there = ", ".join(table.column_names)
+        raise InputError(f"{path}: no list-typed and no numeric column; the columns are {there}")
     return found
 
 
@@ -294,7 +278,7 @@ def _refuse_almost_numeric(path: Path, name: str, column: pa.ChunkedArray) -> No
     if 0.5 < numeric.mean() < 1:
         row = int(np.flatnonzero(~numeric)[0])
         raise InputError(
-            f"{path}: row {row}, column {name!r} holds {column[row].as_py()!r}, not a number: "
+            f"{_cell(path, row, name)} holds {column[row].as_py()!r}, not a number: "
             f"mend it, or carry the column along by --keep"
         )
 
@@ -310,7 +294,7 @@ def _is_list(kind: pa.DataType) -> bool:
 
 
 def _from_lists(path: Path, name: str, column: pa.ChunkedArray) -> FloatArray:
-    _refuse_null(path, name, column)
+    _refuse(path, name, column.is_null().to_numpy(), "is empty")
     kind = column.type.value_type
     if not _is_numeric(kind):
         raise InputError(f"{path}: column {name!r} holds lists of {kind}, not of numbers")
@@ -318,24 +302,16 @@ def _from_lists(path: Path, name: str, column: pa.ChunkedArray) -> FloatArray:
     other = np.flatnonzero(sizes != sizes[0])
     if len(other):
         raise InputError(
-            f"{path}: row {other[0]}, column {name!r} has {sizes[other[0]]} numbers where row 0 "
-            f"has {sizes[0]}: vectors must be of one length"
+            f"{_cell(path, other[0], name)} has {sizes[other[0]]} numbers where row 0 has "
+            f"{sizes[0]}: vectors must be of one length"
         )
     if sizes[0] == 0:
         raise InputError(f"{path}: column {name!r} holds empty lists")
-    values = [chunk.flatten() for chunk in column.chunks if len(chunk)]
-    rows = 0
-    for chunk in values:
-        if chunk.null_count:
-            place = rows * sizes[0] + int(np.flatnonzero(chunk.is_null().to_numpy(False))[0])
-            raise InputError(
-                f"{path}: row {place // sizes[0]}, column {name!r} has no number at position "
-                f"{place % sizes[0]}"
-            )
-        rows += len(chunk) // int(sizes[0])
-    parts = [chunk.to_numpy(zero_copy_only=False) for chunk in values]
-    flat = parts[0] if len(parts) == 1 else np.concatenate(parts)
-    return np.asarray(flat).reshape(len(column), int(sizes[0]))
+    flat = pc.list_flatten(column)
+    if flat.null_count:
+        row, place = divmod(int(flat.is_null().to_numpy().argmax()), int(sizes[0]))
+        raise InputError(f"{_cell(path, row, name)} has no number at position {place}")
+    return np.asarray(flat.to_numpy()).reshape(len(column), int(sizes[0]))
 
 
 def _from_column(path: Path, name: str, column: pa.ChunkedArray) -> FloatArray:
@@ -349,25 +325,23 @@ def _from_column(path: Path, name: str, column: pa.ChunkedArray) -> FloatArray:
             f"{path}: column {name!r} holds {kind}, and row 0 {column[0].as_py()!r}: "
             "vectors are made of numbers"
         )
-    _refuse_null(path, name, column)
+    _refuse(path, name, column.is_null().to_numpy(), "is empty")
     out = np.asarray(column.to_numpy())
-    if out.dtype.kind == "f" and not np.isfinite(out).all():
-        row = int(np.flatnonzero(~np.isfinite(out))[0])
-        value = "NaN" if np.isnan(out[row]) else "infinity"
-        raise InputError(
-            f"{path}: row {row}, column {name!r} holds {value}: drop or fill such rows, or carry "
-            "the column along by --keep"
-        )
+    _refuse(path, name, np.isnan(out), "holds NaN")
+    _refuse(path, name, np.isinf(out), "holds infinity")
     return out.astype(np.float32) if out.dtype == np.float16 else out
 
 
-def _refuse_null(path: Path, name: str, column: pa.ChunkedArray) -> None:
-    if column.null_count:
-        row = int(np.flatnonzero(column.is_null().to_numpy())[0])
+def _refuse(path: Path, name: str, bad: Array, what: str) -> None:
+    if bad.any():
         raise InputError(
-            f"{path}: row {row}, column {name!r} is empty: fill or drop such rows, or carry the "
+            f"{_cell(path, int(bad.argmax()), name)} {what}: fill or drop such rows, or carry the "
             "column along by --keep"
         )
+
+
+def _cell(path: Path, row: int, name: str) -> str:
+    return f"{path}: row {row} (counted from 0), column {name!r}"
 
 
 def _require(path: Path, what: str, name: str, names: list[str]) -> None:

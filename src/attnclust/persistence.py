@@ -2,11 +2,12 @@
 
 The metadata of a model file hold one JSON document: format and its version, library version, class,
 parameters, scalar attributes, feature names and the history of the fit. `labels_`, of the size of
-the data, are not stored.
+the data, are not stored. A digest of document and arrays tells a damaged file.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import tempfile
@@ -19,12 +20,15 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
 from attnclust import __version__
+from attnclust._typing import Array
+from attnclust.checks import check_integer, check_number
 from attnclust.estimators import AttentionClustering
 from attnclust.fitting import History
 
 FORMAT = "attnclust-model"
 FORMAT_VERSION = 1
 ARRAYS = ("cluster_centers_", "heads_", "values_", "weights_")
+LARGEST = float(np.finfo(np.float64).max)
 SCALARS = ("n_features_in_", "n_iter_", "n_rows_used_", "noise_variance_", "temperature_")
 
 
@@ -78,16 +82,19 @@ def save_model(model: AttentionClustering, path: str | os.PathLike[str]) -> None
         "history": asdict(model.history_),
     }
     arrays = {name: np.ascontiguousarray(getattr(model, name)) for name in ARRAYS}
+    document = json.loads(json.dumps(document, default=_plain))
+    document["digest"] = _digest(document, arrays)
     path = Path(path)
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     os.close(handle)
     try:
-        save_file(arrays, temporary, {"attnclust": json.dumps(document, default=_plain)})
+        save_file(arrays, temporary, {"attnclust": json.dumps(document)})
         os.chmod(temporary, 0o666 & ~_umask())
         os.replace(temporary, path)
-    except BaseException:
+    except SafetensorError as error:  # what safetensors makes of a full disk
+        raise OSError(f"{path}: cannot be written: {error}") from None
+    finally:
         Path(temporary).unlink(missing_ok=True)
-        raise
 
 
 def _plain(value: Any) -> Any:
@@ -95,6 +102,15 @@ def _plain(value: Any) -> Any:
     if isinstance(value, np.generic):
         return value.item()
     raise TypeError(f"{value!r} cannot be stored in a model file")
+
+
+def _digest(document: dict[str, Any], arrays: dict[str, Array]) -> str:
+    told = {key: value for key, value in document.items() if key != "digest"}
+    digest = hashlib.sha256(json.dumps(told, sort_keys=True).encode())
+    for name in sorted(arrays):
+        digest.update(f"{name} {arrays[name].dtype} {arrays[name].shape}".encode())
+        digest.update(arrays[name].tobytes())
+    return digest.hexdigest()
 
 
 def _umask() -> int:
@@ -141,11 +157,24 @@ def load_model(path: str | os.PathLike[str]) -> AttentionClustering:
         As `describe_model`.
     """
     document, arrays = _read(path, arrays=True)
+    if document.get("digest") != _digest(document, arrays):
+        raise ModelFileError(f"{path}: damaged model file, its digest does not match: copy it anew")
     try:
         model = AttentionClustering(**document["parameters"])
         model._check_parameters()
+        attributes = document["attributes"]
+        for name, least in (("n_features_in_", 1), ("n_iter_", 0), ("n_rows_used_", 1)):
+            check_integer(name, attributes[name], least)
+        check_number("noise_variance_", attributes["noise_variance_"], 0.0, LARGEST)
+        if attributes["temperature_"] is not None:
+            check_number("temperature_", attributes["temperature_"], 0.0, LARGEST)
         for name in SCALARS:
-            setattr(model, name, document["attributes"][name])
+            setattr(model, name, attributes[name])
+        if document["feature_names"] is not None:
+            names = np.array(document["feature_names"], dtype=object)
+            if names.shape != (model.n_features_in_,):
+                raise ValueError("feature_names do not match n_features_in_")
+            model.feature_names_in_ = names
         history = dict(document["history"])
         for name in ("quality", "log_likelihood"):
             history[name] = tuple(history[name])
@@ -164,14 +193,10 @@ def load_model(path: str | os.PathLike[str]) -> AttentionClustering:
         if not np.isfinite(array).all():
             raise ModelFileError(f"{path}: damaged model file, {name} is not finite")
         setattr(model, name, array)
-    if document["feature_names"] is not None:
-        model.feature_names_in_ = np.array(document["feature_names"], dtype=object)
     return model
 
 
-def _read(
-    path: str | os.PathLike[str], *, arrays: bool
-) -> tuple[dict[str, Any], dict[str, np.ndarray[Any, np.dtype[Any]]]]:
+def _read(path: str | os.PathLike[str], *, arrays: bool) -> tuple[dict[str, Any], dict[str, Array]]:
     if not Path(path).is_file():
         raise ModelFileError(f"{path}: no such model file")
     try:

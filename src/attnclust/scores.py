@@ -18,17 +18,24 @@ def matched_accuracy(known: Any, labels: Any) -> float:
     known : array-like of shape (n,)
         Classes, of any kind that compares.
     labels : array-like of shape (n,)
-        Clusters; as many as there may be.
+        Clusters; as many as there may be. -1, no cluster, is a cluster like any other here.
 
     Returns
     -------
     float
+
+    Raises
+    ------
+    ValueError
+        If there are no rows.
 
     Examples
     --------
     >>> matched_accuracy(["a", "a", "b", "b"], [1, 1, 0, 2])
     0.75
     """
+    if len(labels) == 0:
+        raise ValueError("no rows to score: none has a known label")
     table = contingency_matrix(known, labels)
     return float(table[linear_sum_assignment(-table)].sum() / table.sum())
 
