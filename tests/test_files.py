@@ -127,6 +127,16 @@ def test_one_chunk_of_lists_is_not_copied(lists):
     assert np.shares_memory(X, column.chunk(0).flatten().to_numpy())
 
 
+def test_the_index_that_pandas_stores_is_no_coordinate(tmp_path):
+    import pandas as pd
+
+    frame = pd.DataFrame(X, columns=list("abc"), index=[3, 1, 2, 0])
+    frame.to_parquet(tmp_path / "v.parquet")
+    found = read_vectors(tmp_path / "v.parquet")
+    assert found.names == ["a", "b", "c"]
+    assert found.carried.column_names == ["__index_level_0__"]
+
+
 def test_arrays(tmp_path):
     np.save(tmp_path / "v.npy", X)
     np.testing.assert_array_equal(read_vectors(tmp_path / "v.npy").X, X)

@@ -27,7 +27,9 @@ from attnclust._typing import Array, FloatArray, IntArray, Rows
 
 SUFFIXES = (".npy", ".npz", ".csv", ".tsv", ".parquet", ".feather")
 # Names of columns that number the rows rather than describe them.
-IDENTIFIER = re.compile(r"(id|idx|index|row|row_?number|.*[_ ]id|unnamed: 0|)", re.IGNORECASE)
+IDENTIFIER = re.compile(
+    r"(id|idx|index|row|row_?number|.*[_ ]id|unnamed: 0|__index_level_\d+__|)", re.IGNORECASE
+)
 NUMBER = r"^\s*[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?\s*$"
 MISSING = re.compile(r"\s*([-+]?(nan|inf|infinity)|#?n/?a|null|none|)\s*", re.IGNORECASE)
 
