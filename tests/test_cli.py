@@ -334,9 +334,9 @@ class TestBadInput:
             stderr=subprocess.PIPE,
             text=True,
         )
-        while not out.exists():
+        while not out.exists() and child.poll() is None:
             time.sleep(0.05)
-        time.sleep(2)
+        time.sleep(1)
         child.send_signal(signal.SIGINT)
         said = child.communicate(timeout=60)[1]
         assert child.returncode in (130, -signal.SIGINT)  # the latter amid an import; 130 to shells
