@@ -318,6 +318,23 @@ class TestCosine:
         np.testing.assert_array_equal(a.labels_, b.labels_)
         assert ari(labels, a.labels_) > 0.99
 
+    @pytest.mark.parametrize("parameters", [{}, {"refine": False}, {"solver": "pgd"}])
+    def test_centres_lie_on_the_sphere_whatever_found_them(self, blobs, parameters):
+        X, _, _ = blobs(300, 6, 3, 0.3)
+        model = fitted(X, 3, metric="cosine", n_steps=50, **parameters)
+        np.testing.assert_allclose(np.linalg.norm(model.cluster_centers_, axis=1), 1)
+
+    def test_moves_stay_on_the_sphere(self):
+        X = np.random.default_rng(0).standard_normal((2000, 3))
+        model = fitted(X, 40, metric="cosine")
+        assert (np.diff(model.history_.log_likelihood) > -1e-9).all()
+        np.testing.assert_allclose(np.linalg.norm(model.cluster_centers_, axis=1), 1)
+        assert len(np.unique(model.labels_)) == 40
+        rows = X / np.linalg.norm(X, axis=1, keepdims=True)
+        means = KMeans(40, n_init=10, random_state=0).fit(rows)
+        centres = np.array([rows[model.labels_ == k].mean(0) for k in range(40)])
+        assert ((rows - centres[model.labels_]) ** 2).sum() < 1.05 * means.inertia_
+
     def test_zero_rows_carry_no_weight_and_get_the_largest_cluster(self, blobs):
         X, _, _ = blobs(500, 12, 3, 0.1, weights=[0.6, 0.3, 0.1])
         padded = np.vstack([np.zeros((3, 12)), X])

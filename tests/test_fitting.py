@@ -5,7 +5,7 @@ import pytest
 import scipy.sparse as sp
 from sklearn.cluster import KMeans
 
-from attnclust.fitting import History, center, find_start, refine, train_start, unit_rows
+from attnclust.fitting import History, center, find_start, refine, train_start
 from attnclust.moments import spectrum
 from attnclust.refinement import Geometry, assign
 from attnclust.tokens import Tokens
@@ -108,7 +108,3 @@ def test_sparse_rows_are_not_made_dense_for_training(blobs, monkeypatch):
         **{name: getattr(history, name) for name in ("conditioning", "head_steps", "reason")},
     )
     assert np.isfinite(clusters.centroids).all()
-
-
-def test_unit_rows_leave_zeros():
-    np.testing.assert_array_equal(unit_rows(np.array([[3.0, 4], [0, 0]])), [[0.6, 0.8], [0, 0]])

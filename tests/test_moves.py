@@ -95,6 +95,19 @@ def test_growing_gives_as_many_clusters_as_asked(blobs, k):
     assert grown.weights.sum() == pytest.approx(1)
 
 
+@pytest.mark.parametrize("hard", [False, True])
+def test_growing_stays_on_the_sphere(hard):
+    X = np.random.default_rng(0).standard_normal((1000, 3))
+    tokens = Tokens(X / np.linalg.norm(X, axis=1, keepdims=True))
+    grown = grow(tokens, Geometry(1.0, 1e-12, on_sphere=True, hard=hard), 20)
+    np.testing.assert_allclose(np.linalg.norm(grown.centroids, axis=1), 1)
+    labels = assign(tokens, grown)
+    assert len(np.unique(labels)) == 20
+    centres = np.array([tokens.X[labels == k].mean(0) for k in range(20)])
+    assert inertia(tokens.X, labels) < 0.15 * len(X)
+    np.testing.assert_allclose((centres * grown.centroids).sum(1), 1, atol=0.1)
+
+
 def test_growing_stops_where_rows_do_not_differ():
     X = np.repeat(np.eye(3), 4, axis=0)
     tokens = Tokens(X)

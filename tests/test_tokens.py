@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import attnclust.tokens as tokens_module
-from attnclust.tokens import Tokens, power_of_two, row_norms
+from attnclust.tokens import Tokens, power_of_two, row_norms, unit_rows
 
 
 @pytest.fixture(params=["dense", "sparse"])
@@ -81,3 +81,7 @@ def test_row_norms_survive_what_squares_do_not():
     X = np.array([[3e30, 4e30], [3e-30, 4e-30], [0, 0]], dtype=np.float32)
     np.testing.assert_allclose(row_norms(X), [5e30, 5e-30, 0], rtol=1e-6)
     np.testing.assert_allclose(row_norms(sp.csr_matrix(X)), [5e30, 5e-30, 0], rtol=1e-6)
+
+
+def test_unit_rows_leave_zeros():
+    np.testing.assert_array_equal(unit_rows(np.array([[3.0, 4], [0, 0]])), [[0.6, 0.8], [0, 0]])

@@ -25,11 +25,11 @@ from attnclust.checks import (
     check_number,
     check_weights,
 )
-from attnclust.fitting import center, find_start, refine, train_start, unit_rows
+from attnclust.fitting import center, find_start, refine, train_start
 from attnclust.moments import spectrum
 from attnclust.objective import REGULARIZERS
 from attnclust.refinement import Clusters, Geometry, assign, log_density, posterior
-from attnclust.tokens import Tokens, power_of_two, row_norms
+from attnclust.tokens import Tokens, power_of_two, row_norms, unit_rows
 
 # Rows that heads and refinement look at: so many in all, or per cluster if that is more.
 SAMPLE_ROWS = 30_000
@@ -435,6 +435,8 @@ class AttentionClustering(
         """Clusters of a frame as attributes in the units of X."""
         origin = 0.0 if tokens.shift is None else tokens.shift
         centres = origin + tokens.unit * clusters.centroids
+        if self.metric == "cosine":
+            centres = unit_rows(centres)
         self.cluster_centers_ = centres.astype(tokens.dtype)
         self.heads_ = unit_rows(centres).astype(tokens.dtype)
         self.weights_ = clusters.weights

@@ -102,7 +102,7 @@ def find_start(
     fit = fixed_point(z, tokens.row_weights(), normal.noise, rng, order=order)
     noise = max(normal.noise_variance, geometry.floor)
     clusters = Clusters(
-        unit_rows(normal.centroids(fit.heads, fit.alignment), geometry.on_sphere),
+        normal.centroids(fit.heads, fit.alignment),
         fit.weights,
         noise,
     )
@@ -219,7 +219,7 @@ def train_start(
     noise = max(normal.noise_variance, geometry.floor)
     if normalized:
         mean = np.maximum(mean, least_alignment(n_clusters))
-        centroids = unit_rows(normal.centroids(heads, mean), geometry.on_sphere)
+        centroids = normal.centroids(heads, mean)
         return Clusters(centroids, mean**2 / (mean**2).sum(), noise), history, None
     equal = np.full(n_clusters, 1 / n_clusters)
     centroids = heads * (1.0 if geometry.on_sphere else float(length_found.mean())) + tokens.origin
@@ -305,11 +305,3 @@ def _climb(
         reason=reason,
     )
     return clusters, history, len(path) + len(last) - 2
-
-
-def unit_rows(A: FloatArray, scale: bool = True) -> FloatArray:
-    """Rows at unit length (zero rows stay), or A itself where no scaling is asked."""
-    if not scale:
-        return A
-    length = np.linalg.norm(A, axis=1, keepdims=True)
-    return np.asarray(A / np.where(length > 0, length, 1.0))

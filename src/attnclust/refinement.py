@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from attnclust._typing import FloatArray, IntArray
-from attnclust.tokens import Tokens
+from attnclust.tokens import Tokens, unit_rows
 
 
 @dataclass(frozen=True)
@@ -155,6 +155,8 @@ def em(
     seen : list of Expectation
         Of the start and of the state after each step; the last one belongs to `clusters`.
     """
+    if geometry.on_sphere:  # a merge or a split may have left it
+        clusters = replace(clusters, centroids=unit_rows(clusters.centroids))
     seen = [expectation(tokens, clusters, geometry)]
     for _ in range(n_steps):
         clusters = maximization(clusters, seen[-1], geometry)

@@ -215,3 +215,9 @@ def row_norms(X: Rows) -> FloatArray:
         wide = X[start : start + 8192].astype(np.float64)
         norms[start : start + len(wide)] = np.sqrt(np.einsum("id,id->i", wide, wide))
     return norms
+
+
+def unit_rows(A: FloatArray) -> FloatArray:
+    """Rows scaled to unit length; zero rows stay."""
+    length = np.linalg.norm(A, axis=1, keepdims=True)
+    return np.asarray(A / np.where(length > 0, length, 1.0))
