@@ -28,6 +28,20 @@ def test_shell_lines_run(tmp_path):
     assert (tmp_path / "labelled" / "labels.parquet").exists()
 
 
+def test_the_table_is_the_measured_one():
+    """Each cell of the README's table stands in the same row of the benchmark's own table."""
+
+    def rows(text):
+        cells = [[c.strip() for c in line.strip("|").split("|")] for line in text.splitlines()]
+        return {row[0]: row[1:] for row in cells if re.match(r"\d+, \d+, ", row[0])}
+
+    measured = rows((ROOT / "benchmarks" / "accuracy.md").read_text())
+    shown = rows(TEXT.split("## Many prompts")[0])
+    assert shown.keys() == measured.keys()
+    for name, cells in shown.items():
+        assert set(cells) <= set(measured[name]), name
+
+
 def test_links_lead_somewhere():
     for page in (ROOT / "README.md", ROOT / "CONTRIBUTING.md"):
         for target in re.findall(r"\]\(([^)]+)\)", page.read_text()):

@@ -43,15 +43,12 @@ class HeadFit:
         Contrast of each start over the one its weights promise; 1 at the centres.
     n_iter : int
         Steps of the start that was kept.
-    converged : bool
-        Whether it stood still before `max_iter`.
     """
 
     heads: FloatArray
     alignment: FloatArray
     quality: FloatArray
     n_iter: int
-    converged: bool
 
     @property
     def weights(self) -> FloatArray:
@@ -155,8 +152,8 @@ def fixed_point(
     weights = (weights / weights.sum()).astype(z.dtype)
     dim = z.shape[1]
     # Eigenvectors have no sign of their own; skewness gives them one that turns with the data.
-    signs = np.where(weights @ z**3 < 0, -1.0, 1.0)
-    best: tuple[float, FloatArray, FloatArray, int, bool] | None = None
+    signs = np.where(weights @ (z * z * z) < 0, -1.0, 1.0)
+    best: tuple[float, FloatArray, FloatArray, int] | None = None
     quality, settled = list[float](), list[float]()
     for _ in range(n_starts):
         heads = polar(rng.standard_normal((dim, dim))) * signs
@@ -173,23 +170,23 @@ def fixed_point(
         promised = np.maximum(np.abs(alignment), least_alignment(dim)) ** -(order - 2.0)
         quality.append(float((gradient * heads).sum() / promised.sum()))
         if best is None or abs(quality[-1] - 1) < abs(best[0] - 1):
-            best = quality[-1], heads, alignment, n_iter, converged
+            best = quality[-1], heads, alignment, n_iter
         agreed = converged and any(abs(q - quality[-1]) < TOLERANCE**2 for q in settled)
         if abs(quality[-1] - 1) <= TOLERANCE or agreed:
             break
         settled += [quality[-1]] * converged
     assert best is not None
-    _, heads, alignment, n_iter, converged = best
+    _, heads, alignment, n_iter = best
     least = least_alignment(dim)
     # Skewness tells the sign of a head whose mean is within rounding of zero.
-    skewness = weights @ (z @ heads.T.astype(z.dtype)) ** 3
+    u = z @ heads.T.astype(z.dtype)
+    skewness = weights @ (u * u * u)
     side = np.where(np.where(np.abs(alignment) < least, skewness, alignment) < 0, -1.0, 1.0)
     return HeadFit(
         heads * side[:, None],
         np.maximum(np.abs(alignment), least),
         np.array(quality),
         n_iter,
-        converged,
     )
 
 

@@ -242,9 +242,9 @@ class AttentionClustering(
             )
         if len(clusters.weights) < self.n_clusters:
             raise ValueError(
-                f"rows lie closer together than {X.dtype} can tell apart: only "
-                f"{len(clusters.weights)} of n_clusters={self.n_clusters} clusters were found; "
-                "pass float64 or ask for fewer clusters"
+                f"only {len(clusters.weights)} of n_clusters={self.n_clusters} clusters can be "
+                f"told apart in {X.dtype} among the {len(sample)} rows looked at: raise "
+                "max_samples, pass float64, or ask for fewer clusters"
             )
         self.n_iter_ = 1
         if self.solver == "fixed_point" if self.refine == "auto" else self.refine:

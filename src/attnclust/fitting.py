@@ -13,7 +13,7 @@ from attnclust.mixture import Mixture
 from attnclust.moments import DENSE_LIMIT, Spectrum
 from attnclust.moves import grow, split_and_merge
 from attnclust.normalization import normalize
-from attnclust.refinement import Clusters, Geometry, assign, em
+from attnclust.refinement import Clusters, Geometry, assign, em, expectation, maximization
 from attnclust.theory import optimal_temperature
 from attnclust.tokens import Tokens, power_of_two
 from attnclust.training import train_heads
@@ -277,7 +277,7 @@ def refine(
     clusters, history, n_iter = found
     if len(sample) < len(tokens):
         whole = replace(geometry, mean_square=tokens.mean_square())
-        clusters, _ = em(tokens, clusters, whole, n_steps=1)
+        clusters = maximization(clusters, expectation(tokens, clusters, whole), whole)
     return clusters, history, n_iter
 
 
@@ -290,9 +290,14 @@ def _climb(
     tol: float,
 ) -> tuple[Clusters, History, int]:
     clusters, path = em(tokens, clusters, geometry, n_steps=max_iter, tol=tol)
+    n_iter = len(path) - 1
     clusters, kept, moves = split_and_merge(tokens, clusters, path[-1], geometry)
-    clusters, last = em(tokens, clusters, geometry, n_steps=max_iter, tol=tol)
-    still = last[-1].log_likelihood - last[-2].log_likelihood < tol
+    path += kept[1:]
+    if len(kept) > 1:
+        clusters, last = em(tokens, clusters, geometry, n_steps=max_iter, tol=tol)
+        n_iter += len(last) - 1
+        path += last[1:]
+    still = path[-1].log_likelihood - path[-2].log_likelihood < tol
     reason = (
         f"the likelihood rose by less than tol={tol:g}"
         if still
@@ -300,8 +305,8 @@ def _climb(
     )
     history = replace(
         history,
-        log_likelihood=tuple(s.log_likelihood for s in path + kept[1:] + last[1:]),
+        log_likelihood=tuple(s.log_likelihood for s in path),
         moves=tuple((m.n_moves, m.kept) for m in moves),
         reason=reason,
     )
-    return clusters, history, len(path) + len(last) - 2
+    return clusters, history, n_iter

@@ -185,7 +185,7 @@ def _fixed_point(
     """`contrast.fixed_point` of the third moment for all prompts at once: heads, E[u], quality."""
     k = z.shape[2]
     mean = share[:, None, :] @ z
-    signs = np.where(share[:, None, :] @ z**3 < 0, -1, 1).astype(z.dtype)
+    signs = np.where(share[:, None, :] @ (z * z * z) < 0, -1, 1).astype(z.dtype)
     heads: FloatArray = random_orthonormal(rng, k, k).astype(z.dtype) * signs
     across = np.ascontiguousarray(np.swapaxes(z, 1, 2))
     for _ in range(FIXED_POINT_STEPS):
