@@ -56,16 +56,16 @@ def test_product_regularizer_and_three_heads(rng):
 def test_euclidean_descent_finds_the_same_directions(rng):
     centroids, prompts, half = setting(rng)
     start = random_heads(rng, (4, 2, 5))
-    result = train_heads(prompts, start, temperature=half, geometry="euclidean", n_steps=1500)
+    result = train_heads(prompts, start, temperature=half, descent="euclidean", n_steps=1500)
     assert np.median(alignment(result.heads, centroids)) > 0.999
     # Off the sphere the heads grow to make up for half of the scale.
     np.testing.assert_allclose(np.linalg.norm(result.heads, axis=-1), np.sqrt(2), rtol=0.1)
 
 
-@pytest.mark.parametrize("geometry", ["sphere", "euclidean"])
+@pytest.mark.parametrize("descent", ["riemannian", "euclidean"])
 @pytest.mark.parametrize("schedule", ["vanishing", "fixed"])
 @pytest.mark.parametrize("name", REGULARIZERS)
-def test_the_path_follows_numerical_gradients(rng, geometry, schedule, name):
+def test_the_path_follows_numerical_gradients(rng, descent, schedule, name):
     tokens = rng.standard_normal((3, 8, 4))
     heads = start = random_heads(rng, (2, 4))
     result = train_heads(
@@ -76,8 +76,8 @@ def test_the_path_follows_numerical_gradients(rng, geometry, schedule, name):
         strength=0.7,
         schedule=schedule,
         n_steps=3,
-        geometry=geometry,
-        record_every=1,
+        descent=descent,
+        record=1,
     )
     S = second_moment(tokens)
     for step in range(3):
@@ -92,14 +92,14 @@ def test_the_path_follows_numerical_gradients(rng, geometry, schedule, name):
             moved = np.zeros_like(heads)
             moved[place] = 1e-5
             gradient[place] = (objective(heads + moved) - objective(heads - moved)) / 2e-5
-        if geometry == "sphere":
+        if descent == "riemannian":
             gradient -= (gradient * heads).sum(1, keepdims=True) * heads
         np.testing.assert_allclose(result.history.heads[step], heads, atol=1e-8)
         np.testing.assert_allclose(
             result.history.gradient_norm[step], np.linalg.norm(gradient), rtol=1e-6
         )
         heads = heads - 0.05 * gradient
-        if geometry == "sphere":
+        if descent == "riemannian":
             heads = heads / np.linalg.norm(heads, axis=1, keepdims=True)
     np.testing.assert_allclose(result.heads, heads, atol=1e-8)
     np.testing.assert_allclose(result.history.risk[0], reconstruction_risk(S, start, 0.2))
@@ -138,11 +138,42 @@ def test_training_stops_where_the_gradient_is_small_and_says_so():
     np.testing.assert_array_equal(result.heads, result.history.heads[-1])
 
 
+def test_adam_takes_the_steps_of_torch(rng):
+    torch = pytest.importorskip("torch")
+    tokens = rng.standard_normal((6, 3, 8, 4))
+    start = rng.standard_normal((2, 4))
+    ours = train_heads(
+        lambda step: tokens[step],
+        start,
+        temperature=0.2,
+        strength=0.0,
+        n_steps=6,
+        step_size=0.03,
+        descent="adam",
+    )
+    heads = torch.tensor(start, requires_grad=True)
+    optimizer = torch.optim.Adam([heads], lr=0.03)
+    for X in torch.tensor(tokens):
+        optimizer.zero_grad()
+        layer = 0.2 * (X @ heads.T) @ ((X @ heads.T).mT @ X) / 8
+        ((X - layer) ** 2).sum(-1).mean().backward()
+        optimizer.step()
+    np.testing.assert_allclose(ours.heads, heads.detach().numpy(), atol=1e-12)
+
+
+def test_history_knows_the_alignment_and_the_steps_asked_for(rng):
+    centroids, prompts, half = setting(rng, n_runs=3)
+    start = random_heads(rng, (3, 2, 5))
+    history = train_heads(prompts, start, temperature=half, n_steps=30, record=[0, 7, 12]).history
+    assert history.steps.tolist() == [0, 7, 12, 29]
+    cosine = history.alignment(centroids)
+    assert cosine.shape == (4, 3, 2)
+    np.testing.assert_array_equal(cosine[0], alignment(start, centroids))
+
+
 def test_records_hold_every_so_many_steps_and_the_last(rng):
     tokens = rng.standard_normal((2, 8, 4))
-    result = train_heads(
-        lambda step: tokens, np.eye(2, 4), temperature=0.1, n_steps=25, record_every=10
-    )
+    result = train_heads(lambda step: tokens, np.eye(2, 4), temperature=0.1, n_steps=25, record=10)
     assert result.history.steps.tolist() == [0, 10, 20, 24]
     assert result.history.heads.shape == (4, 2, 4)
     assert result.n_steps == 25
@@ -172,12 +203,12 @@ def test_training_repeats_bit_for_bit_and_runs_in_float32():
         ({"heads": np.eye(2, 4)}, "dimension 4 cannot attend to tokens of dimension 3"),
         ({"regularizer": "ridge"}, "regularizer must be one of 'pairwise', 'product'"),
         ({"schedule": "cosine"}, "schedule must be one of"),
-        ({"geometry": "torus"}, "geometry must be one of"),
+        ({"descent": "steepest"}, "descent must be one of"),
         ({"strength": -1.0}, "strength must not be negative"),
         ({"step_size": -1.0}, "step_size must be a number"),
         ({"n_steps": 0}, "n_steps must be an integer of at least 1"),
         ({"scale": 1e80}, "not finite at step 0"),
-        ({"scale": 1e3, "geometry": "euclidean"}, "use a smaller step_size"),
+        ({"scale": 1e3, "descent": "euclidean"}, "use a smaller step_size"),
     ],
 )
 def test_bad_settings_are_refused(changes, message):

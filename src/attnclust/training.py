@@ -1,17 +1,18 @@
 """Training: heads by gradient descent on fresh prompts, on the product of unit spheres or off it.
 
-    g_t   = gradient of R + rho_t r at the prompts of step t      `objective`
-    sphere      mu <- retract(mu, -eta tangent(mu, g_t))          `manifold`
+    g_t         gradient of R + rho_t r at the prompts of step t  `objective`
+    riemannian  mu <- retract(mu, -eta tangent(mu, g_t))          `manifold`
     euclidean   mu <- mu - eta g_t
+    adam        mu <- mu - eta m_t / (sqrt(v_t) + 1e-8), m and v running means of g and g^2
 
 The regulariser tells apart rotations of the heads within their plane, which R cannot; as
 rho_t = rho (1 - t/T)^2 falls to zero, so does the bias it brings. Maulen-Soto, Boyer and Marion,
-Attention-based clustering, arXiv 2505.13112.
+Attention-based clustering, arXiv 2505.13112; Kingma and Ba, Adam, arXiv 1412.6980.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Literal
 
@@ -20,7 +21,7 @@ import numpy.typing as npt
 
 from attnclust._typing import FloatArray, IntArray
 from attnclust.checks import check_choice, check_integer, check_number
-from attnclust.manifold import retract, tangent
+from attnclust.manifold import alignment, retract, tangent
 from attnclust.objective import REGULARIZERS, reconstruction
 
 
@@ -41,6 +42,20 @@ class History:
     regularizer: FloatArray
     gradient_norm: FloatArray
     heads: FloatArray
+
+    def alignment(self, centroids: FloatArray) -> FloatArray:
+        """|cos| of each head and its centre at each record, where the truth is known.
+
+        Parameters
+        ----------
+        centroids : array of shape (..., K, d)
+            The truth of each run.
+
+        Returns
+        -------
+        array of shape (T, ..., min(H, K))
+        """
+        return alignment(self.heads, centroids)
 
 
 @dataclass(frozen=True)
@@ -73,9 +88,9 @@ def train_heads(
     schedule: Literal["vanishing", "fixed"] = "vanishing",
     step_size: float = 0.05,
     n_steps: int = 3000,
-    geometry: Literal["sphere", "euclidean"] = "sphere",
+    descent: Literal["riemannian", "euclidean", "adam"] = "riemannian",
     tol: float = 0.0,
-    record_every: int = 100,
+    record: int | Collection[int] = 100,
 ) -> Training:
     """Train heads on prompts; leading dimensions are runs that advance together.
 
@@ -97,12 +112,13 @@ def train_heads(
         eta.
     n_steps : int
         Step budget.
-    geometry : {"sphere", "euclidean"}
+    descent : {"riemannian", "euclidean", "adam"}
+        The first keeps heads on the sphere, the others let them have any length.
     tol : float
         Stop when the gradient norm of every run is below it; prompts are samples, so the norm does
         not fall to zero unless they are noiseless.
-    record_every : int
-        Steps between records; the last step is always recorded.
+    record : int or collection of int
+        Steps between records, or the steps to record; the last step always is.
 
     Returns
     -------
@@ -129,19 +145,22 @@ def train_heads(
     """
     check_choice("regularizer", regularizer, tuple(REGULARIZERS))
     check_choice("schedule", schedule, ("vanishing", "fixed"))
-    check_choice("geometry", geometry, ("sphere", "euclidean"))
+    check_choice("descent", descent, ("riemannian", "euclidean", "adam"))
     check_integer("n_steps", n_steps, 1)
-    check_integer("record_every", record_every, 1)
+    if not isinstance(record, Collection):
+        check_integer("record", record, 1)
+        record = range(0, n_steps, record)
     check_number("step_size", step_size, 0)
     check_number("tol", tol, 0)
     if not (np.asarray(strength) >= 0).all():
         raise ValueError(f"strength must not be negative, got {strength!r}")
-    on_sphere = geometry == "sphere"
+    on_sphere = descent == "riemannian"
     if on_sphere and not np.allclose(np.linalg.norm(heads, axis=-1), 1, atol=1e-5):
         raise ValueError("heads must be unit vectors on the sphere: normalise the start")
 
     rho = np.asarray(strength)[..., None, None]
     penalty = REGULARIZERS[regularizer]
+    first, second = np.zeros_like(heads), np.zeros_like(heads)
     records: list[tuple[FloatArray, ...]] = []
     reason = f"step budget spent ({n_steps})"
     for step in range(n_steps):
@@ -167,11 +186,16 @@ def train_heads(
                 "use a smaller step_size"
             )
         still = bool((norm < tol).all())
-        if step % record_every == 0 or step == n_steps - 1 or still:
+        if step in record or step == n_steps - 1 or still:
             records.append((np.asarray(step), risk, penalty.value(u), norm, heads))
         if still:
             reason = f"gradient norm below tol={tol:g}"
             break
+        if descent == "adam":
+            first += 0.1 * (gradient - first)
+            second += 0.001 * (gradient**2 - second)
+            root = np.sqrt(second / (1 - 0.999 ** (step + 1))) + 1e-8
+            gradient = first / (1 - 0.9 ** (step + 1)) / root
         move = -step_size * gradient
         heads = retract(heads, move) if on_sphere else heads + move
     history = History(*(np.array(column) for column in zip(*records, strict=True)))
