@@ -1,7 +1,6 @@
 import numpy as np
 import pytest
 
-from attnclust.attention import linear_attention
 from attnclust.manifold import random_heads, random_orthonormal
 from attnclust.mixture import Mixture, sample_prompts
 from attnclust.objective import reconstruction_risk, second_moment
@@ -9,7 +8,6 @@ from attnclust.theory import (
     clustering_error,
     maximal_regularization,
     optimal_temperature,
-    output_moments,
     population_gradient,
     population_risk,
     tilt_temperature,
@@ -248,28 +246,6 @@ def test_there_may_be_no_interval():
     best = optimal_temperature(mixture, heads, 2)
     assert population_risk(mixture, heads, best, 2) > 5 * 0.01
     assert variance_reduction_interval(0.0, 5, np.inf, 2) is None
-
-
-def test_output_moments_are_those_of_long_prompts(rng, mixture):
-    heads, temperature = rng.standard_normal((2, 4)), 0.4
-    tokens, labels = sample_prompts(mixture, 1, 200_000, rng)
-    output = linear_attention(tokens, heads, temperature)[0]
-    means, covariance = output_moments(mixture, heads, temperature)
-    size = np.trace(covariance)
-    for j in range(3):
-        own = output[labels[0] == j]
-        np.testing.assert_allclose(own.mean(0), means[j], atol=0.03 * np.sqrt(size))
-        np.testing.assert_allclose(np.cov(own.T), covariance, atol=0.03 * size)
-
-
-def test_the_parameter_free_layer_shrinks_the_noise_by_its_closed_form():
-    sigma, dim, K = 0.6, 5, 3
-    mixture, _ = oracle(sigma, dim, K)
-    c, s = 1 / (1 / K + sigma**2), 1 / K + sigma**2  # keeps the length of the centres
-    means, covariance = output_moments(mixture, np.eye(dim), c)
-    np.testing.assert_allclose(means, mixture.centroids)
-    expected = sigma**2 * (K * (c * s) ** 2 + (dim - K) * (c * sigma**2) ** 2)
-    np.testing.assert_allclose(np.trace(covariance), expected)
 
 
 @pytest.mark.parametrize("sigma", [0.1, 0.5, 2.0])

@@ -1,4 +1,4 @@
-"""The command line: fit, predict, inspect. Heavy modules load inside the commands."""
+"""The command line: fit, predict, inspect, reproduce. Heavy modules load inside the commands."""
 
 from __future__ import annotations
 
@@ -15,7 +15,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from attnclust import __version__
-from attnclust.console import OUTPUT_ERROR, answering, outputs, print_table
+from attnclust.console import (
+    OUTPUT_ERROR,
+    answering,
+    outputs,
+    print_claims,
+    print_table,
+    require,
+    tracking,
+    writable,
+)
 
 if TYPE_CHECKING:
     from attnclust._typing import FloatArray, IntArray
@@ -207,6 +216,62 @@ def inspect(
         print(f"stopped because {history['reason']}")
         print("parameters      " + ", ".join(f"{k}={v}" for k, v in document["parameters"].items()))
         print("weights         " + " ".join(f"{w:.4f}" for w in weights))
+
+
+@app.command()
+def reproduce(
+    claims: Annotated[
+        list[str] | None, typer.Argument(metavar="[ID]...", help="C01 to C25; all by default.")
+    ] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Small versions: seconds each.")] = False,
+    seeds: Annotated[
+        int | None, typer.Option(min=2, help="Seeds per setting; by default each claim's own.")
+    ] = None,
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the results.")] = Path(
+        "reproduction"
+    ),
+    jobs: Annotated[
+        int | None, typer.Option(min=1, help="Processes; by default as many as cores.")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Master seed.")] = 0,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Run the claims of the method; write numbers, pictures and one page of verdicts into a folder.
+
+    A claim that the folder holds already, run with the same settings, is not run again: a stopped
+    run goes on where it was.
+    """
+    with answering(quiet, "interrupted; the claims that were done are kept: run again to go on"):
+        require("reproduce", "pandas", "matplotlib")
+        from dataclasses import asdict
+
+        from attnclust.reproduce.claims import CLAIM_IDS, find_claim
+        from attnclust.reproduce.page import judge_record, write_page
+        from attnclust.reproduce.runner import recorded, run_claims
+
+        chosen = sorted({find_claim(claim) for claim in claims or CLAIM_IDS})
+        jobs = jobs or len(os.sched_getaffinity(0))
+        with writable(out):
+            done = run_claims(chosen, out, quick=quick, seeds=seeds, random_state=seed, jobs=jobs)
+            tracking(done, chosen, jobs, quiet)
+            sections = [judge_record(record) for record in recorded(out)]
+            page = write_page(sections, out)
+        rows = [
+            {
+                "claim": section.record.run.claim,
+                "title": section.title,
+                "verdict": section.verdict,
+                "seconds": section.record.seconds,
+                "findings": [asdict(finding) for finding in section.findings],
+            }
+            for section in sections
+            if section.record.run.claim in chosen
+        ]
+    if as_json:
+        print(json.dumps(rows))
+    elif not quiet:
+        print_claims(rows, page)
 
 
 def main() -> None:

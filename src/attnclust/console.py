@@ -9,6 +9,8 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from importlib.util import find_spec
+from itertools import chain
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -24,7 +26,9 @@ class Stage:
 
 
 @contextmanager
-def answering(quiet: bool) -> Iterator[Callable[[str], AbstractContextManager[Stage]]]:
+def answering(
+    quiet: bool, interrupted: str = "interrupted; nothing was written"
+) -> Iterator[Callable[[str], AbstractContextManager[Stage]]]:
     """Errors as one line and an exit code; yields what shows a stage on a terminal."""
     try:
         show = sys.stderr.isatty() and not quiet
@@ -52,14 +56,14 @@ def answering(quiet: bool) -> Iterator[Callable[[str], AbstractContextManager[St
         yield stage
     except (typer.Exit, typer.BadParameter):
         raise
-    except ValueError as error:
+    except (ValueError, MissingExtra) as error:
         _stop(str(error), DATA_ERROR)
     except (OutputError, OSError) as error:
         _stop(str(error), OUTPUT_ERROR)
     except MemoryError as error:
         _stop(f"out of memory: {error}", DATA_ERROR)
     except KeyboardInterrupt:
-        _stop("interrupted; nothing was written", INTERRUPTED)
+        _stop(interrupted, INTERRUPTED)
     except Exception as error:
         if os.environ.get("ATTNCLUST_TRACEBACK"):
             raise
@@ -70,13 +74,68 @@ def answering(quiet: bool) -> Iterator[Callable[[str], AbstractContextManager[St
         )
 
 
+class MissingExtra(ImportError):
+    """An optional library is not installed."""
+
+
+def require(extra: str, *modules: str) -> None:
+    """Raise MissingExtra unless the modules of an extra can be imported."""
+    missing = [name for name in modules if find_spec(name) is None]
+    if missing:
+        raise MissingExtra(f"this needs {' and '.join(missing)}: pip install 'attnclust[{extra}]'")
+
+
 class OutputError(Exception):
     """The results cannot be written."""
+
+
+def tracking(done: Iterator[str], names: list[str], jobs: int, quiet: bool) -> None:
+    """Show a bar on a terminal while names come in as they are done, in any order."""
+    if quiet or not sys.stderr.isatty():
+        for _ in done:
+            pass
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    left = list(names)
+    with Progress(
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("{task.description}"),
+        console=Console(stderr=True),
+        transient=True,
+    ) as progress:
+        task = progress.add_task("", total=len(names))
+        for name in chain([""], done):
+            if name:
+                left.remove(name)
+                progress.advance(task)
+            progress.update(task, description=f"running {', '.join(left[:jobs])}" if left else "")
 
 
 def _stop(message: str, code: int) -> NoReturn:
     print(f"attnclust: error: {' '.join(message.split())}", file=sys.stderr)
     raise typer.Exit(code) from None
+
+
+@contextmanager
+def writable(out: Path) -> Iterator[Path]:
+    """Make the folder `out`; yields a hidden one in it, gone in the end, as is what stays empty."""
+    made = [p for p in (out, *out.parents) if not p.exists()]
+    hidden = None
+    try:
+        try:
+            out.mkdir(parents=True, exist_ok=True)
+            hidden = Path(tempfile.mkdtemp(dir=out, prefix=".attnclust-"))
+        except OSError as error:
+            raise OutputError(f"{out}: cannot write there: {error.strerror}") from None
+        yield hidden
+    finally:
+        if hidden is not None:
+            shutil.rmtree(hidden, ignore_errors=True)
+        _remove(made)
 
 
 @contextmanager
@@ -86,14 +145,7 @@ def outputs(out: Path, file: Path, model_file: Path | None = None) -> Iterator[P
         raise OutputError(f"{out}: holds the model and its own labels; choose another folder")
     if file.resolve() == (out / f"labels{file.suffix.lower()}").resolve():
         raise OutputError(f"{file}: the labels would replace the input; choose another folder")
-    made = [p for p in (out, *out.parents) if not p.exists()]
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        hidden = Path(tempfile.mkdtemp(dir=out, prefix=".attnclust-"))
-    except OSError as error:
-        _remove(made)
-        raise OutputError(f"{out}: cannot write there: {error.strerror}") from None
-    try:
+    with writable(out) as hidden:
         yield hidden
         results = sorted(hidden.iterdir())
         blocked = [out / r.name for r in results if (out / r.name).is_dir()]
@@ -101,15 +153,10 @@ def outputs(out: Path, file: Path, model_file: Path | None = None) -> Iterator[P
             raise OutputError(f"{blocked[0]}: a folder is in the way of the results")
         for result in results:
             result.replace(out / result.name)
-        hidden.rmdir()
-    except BaseException:
-        shutil.rmtree(hidden, ignore_errors=True)
-        _remove(made)
-        raise
 
 
 def _remove(folders: list[Path]) -> None:
-    """Folders made in vain, innermost first; those that others have filled since stay."""
+    """Remove folders that are empty, innermost first."""
     for folder in folders:
         with suppress(OSError):
             folder.rmdir()
@@ -151,3 +198,21 @@ def print_table(summary: dict[str, Any]) -> None:
     lines += [f"wrote {name}" for name in summary["outputs"]]
     for line in lines:
         console.print(f"  {line}", soft_wrap=True, markup=False)
+
+
+def print_claims(rows: list[dict[str, Any]], page: Path) -> None:
+    """Verdicts of the claims for people, and the settings in which one does not hold."""
+    from rich.console import Console
+    from rich.padding import Padding
+    from rich.text import Text
+
+    console = Console(highlight=False)
+    colours = {"holds": "green", "holds in part": "yellow", "fails": "red"}
+    for row in rows:
+        colour = colours[row["verdict"]]
+        console.print(f"[bold]{row['claim']}[/] [{colour}]{row['verdict']}[/]: {row['title']}")
+        for finding in row["findings"]:
+            if not finding["holds"]:
+                text = "not for {setting}: expected {expected}; measured {measured}".format(**finding)
+                console.print(Padding(Text(text, style="dim"), (0, 0, 0, 6)))
+    console.print(f"wrote {page}", soft_wrap=True, markup=False)

@@ -265,41 +265,6 @@ def variance_reduction_interval(
     return float(1 / (linear + root)) / n_clusters, float((linear + root) / square) / n_clusters
 
 
-def output_moments(
-    mixture: Mixture, heads: FloatArray, temperature: float
-) -> tuple[FloatArray, FloatArray]:
-    """Mean and covariance of the layer's output given the component of its token, as L -> infinity.
-
-    T(x) = c S M x is linear in x, so the output is Gaussian around c S M m_j with covariance
-    c^2 sigma^2 S M^2 S: directions off the heads' span are flattened, if S does not mix them.
-
-    Parameters
-    ----------
-    mixture : Mixture
-    heads : array of shape (..., H, d)
-    temperature : float
-        c.
-
-    Returns
-    -------
-    means : array of shape (..., K, d)
-    covariance : array of shape (..., d, d)
-        The same for every component.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> two = Mixture.equal(np.eye(3)[:2], noise_variance=0.5)
-    >>> output_moments(two, np.eye(3)[:2], 1.0)[1]
-    array([[0.5, 0. , 0. ],
-           [0. , 0.5, 0. ],
-           [0. , 0. , 0. ]])
-    """
-    gain = temperature * (mixture.second_moment @ np.swapaxes(heads, -1, -2)) @ heads
-    transposed = np.swapaxes(gain, -1, -2)
-    return mixture.centroids @ transposed, mixture.noise_variance * gain @ transposed
-
-
 def clustering_error(mixture: Mixture, heads: FloatArray) -> FloatArray:
     """Sum of the two class errors of the rule argmax_h <x, mu_h>, signs and order resolved.
 

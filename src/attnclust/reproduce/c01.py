@@ -49,7 +49,7 @@ def measure(seeds: int, quick: bool, rng: np.random.Generator) -> pd.DataFrame:
                 schedule=schedule,
                 step_size=step_size,
                 n_steps=n_steps,
-                record=n_steps // 40,
+                record=n_steps // 20,
             ).history
             worse = history.alignment(centroids).min(-1)
             frames += [

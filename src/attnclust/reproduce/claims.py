@@ -84,17 +84,17 @@ class Claim(Protocol):
         """Two or three sentences on what is seen."""
 
 
-def load_claim(claim_id: str) -> Claim:
-    """The module of a claim.
+def find_claim(claim_id: str) -> str:
+    """The id of a claim as it is written here.
 
     Parameters
     ----------
     claim_id : str
-        "C01" to "C25", in any case.
+        "C01" to "C25", in any case; "1" and "c1" will do.
 
     Returns
     -------
-    module
+    str
 
     Raises
     ------
@@ -103,15 +103,38 @@ def load_claim(claim_id: str) -> Claim:
 
     Examples
     --------
-    >>> load_claim("C01").__doc__.splitlines()[0]
-    'Two heads, trained without labels, find the two centres.'
+    >>> find_claim("c7")
+    'C07'
     """
     known = claim_id.strip().upper()
+    digits = known.removeprefix("C")
+    if digits.isdecimal():
+        known = f"C{int(digits):02}"
     if known not in CLAIM_IDS:
         near = difflib.get_close_matches(known, CLAIM_IDS, n=1, cutoff=0.5)
         hint = f"did you mean {near[0]}?" if near else "claims are C01 to C25"
         raise ValueError(f"no claim {claim_id!r}: {hint}")
-    return cast(Claim, import_module(f"attnclust.reproduce.{known.lower()}"))
+    return known
+
+
+def load_claim(claim_id: str) -> Claim:
+    """The module of a claim.
+
+    Parameters
+    ----------
+    claim_id : str
+        As for `find_claim`.
+
+    Returns
+    -------
+    module
+
+    Examples
+    --------
+    >>> load_claim("C01").__doc__.splitlines()[0]
+    'Two heads, trained without labels, find the two centres.'
+    """
+    return cast(Claim, import_module(f"attnclust.reproduce.{find_claim(claim_id).lower()}"))
 
 
 def measure(
@@ -146,11 +169,12 @@ def measure(
     >>> bool((frame["difference"] < 1e-12).all())
     True
     """
+    claim_id = find_claim(claim_id)
     claim = load_claim(claim_id)
     if seeds is None:
         seeds = claim.SEEDS[quick]
     check_integer("seeds", seeds, 2)
-    stream = np.random.SeedSequence(random_state, spawn_key=(int(claim_id.strip()[1:]),))
+    stream = np.random.SeedSequence(random_state, spawn_key=(int(claim_id[1:]),))
     return claim.measure(seeds, quick, np.random.default_rng(stream))
 
 
