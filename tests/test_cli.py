@@ -1,6 +1,7 @@
 import io
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -342,3 +343,53 @@ class TestBadInput:
         assert child.returncode in (130, -signal.SIGINT)  # the latter amid an import; 130 to shells
         assert said == "attnclust: error: interrupted; nothing was written\n"
         assert not out.exists()
+
+
+def test_reproduce_writes_numbers_pictures_and_a_page(tmp_path):
+    out = tmp_path / "new" / "folder"
+    done = run("reproduce", "c20", "15", "--quick", "--seeds", 2, "--out", out)
+    assert "C20 holds: " in done.stdout
+    assert {path.name for path in out.iterdir()} == {
+        *(f"{claim}.{kind}" for claim in ("C15", "C20") for kind in ("parquet", "png", "svg")),
+        "index.html",
+    }
+    again = run("reproduce", "C20", "--quick", "--seeds", 2, "--out", out, "--json")
+    (row,) = json.loads(again.stdout)
+    assert (row["claim"], row["verdict"]) == ("C20", "holds")
+    assert {"setting", "expected", "measured", "holds"} == set(row["findings"][0])
+
+
+def test_reproduce_refuses_what_it_cannot_do(tmp_path):
+    assert "no claim 'C31': did you mean C" in fails("reproduce", "C31", "--out", tmp_path / "x")
+    assert not (tmp_path / "x").exists()
+    (tmp_path / "file").write_text("")
+    said = fails("reproduce", "C20", "--out", tmp_path / "file" / "x", code=3)
+    assert "cannot write there" in said
+
+
+def test_reproduce_names_the_missing_extra(tmp_path, monkeypatch):
+    import attnclust.console
+
+    monkeypatch.setattr(attnclust.console, "find_spec", lambda name: None)
+    said = fails("reproduce", "C20", "--out", tmp_path / "x")
+    assert "pip install 'attnclust[reproduce]'" in said
+
+
+def test_a_stopped_reproduction_keeps_what_is_done(tmp_path):
+    run("reproduce", "C20", "--quick", "--seeds", 2, "--out", tmp_path)
+    kept = {path.name for path in tmp_path.iterdir()}
+    # Minutes of work, so that the signal comes in the midst of it.
+    long = ["reproduce", "C01", "--seeds", "1000", "--out", str(tmp_path)]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "attnclust", *long], stderr=subprocess.PIPE, text=True
+    )
+    deadline = time.monotonic() + 60
+    while not list(tmp_path.glob(".attnclust-*")) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    time.sleep(1)
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 130, said
+    assert said.count("\n") == 1
+    assert "run again to go on" in said
+    assert {path.name for path in tmp_path.iterdir()} == kept

@@ -213,6 +213,7 @@ def print_claims(rows: list[dict[str, Any]], page: Path) -> None:
         console.print(f"[bold]{row['claim']}[/] [{colour}]{row['verdict']}[/]: {row['title']}")
         for finding in row["findings"]:
             if not finding["holds"]:
-                text = "not for {setting}: expected {expected}; measured {measured}".format(**finding)
+                text = "not for {setting}: expected {expected}; measured {measured}"
+                text = text.format(**finding)
                 console.print(Padding(Text(text, style="dim"), (0, 0, 0, 6)))
     console.print(f"wrote {page}", soft_wrap=True, markup=False)

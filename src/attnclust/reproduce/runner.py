@@ -6,19 +6,20 @@ goes on with the claims that are not. The record says with which settings it was
 
 from __future__ import annotations
 
+import hashlib
+import inspect
 import json
-import shutil
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import asdict, dataclass
-from multiprocessing import get_context
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from joblib import Parallel, delayed
 from threadpoolctl import threadpool_limits
 
 from attnclust import __version__
@@ -44,13 +45,26 @@ class Run:
     random_state : int
     version : str
         Of the library.
+    source : str
+        Digest of the claim's own code.
     """
 
     claim: str
     quick: bool
     seeds: int
     random_state: int
-    version: str = __version__
+    version: str
+    source: str
+
+    @classmethod
+    def of(
+        cls, claim_id: str, *, quick: bool = False, seeds: int | None = None, random_state: int = 0
+    ) -> Run:
+        """The run that `measure` would make now with these settings."""
+        claim = load_claim(claim_id)
+        code = inspect.getsource(cast(ModuleType, claim)).encode()
+        source = hashlib.sha256(code).hexdigest()[:16]
+        return cls(claim_id, quick, seeds or claim.SEEDS[quick], random_state, __version__, source)
 
 
 @dataclass(frozen=True)
@@ -81,13 +95,17 @@ def read_record(folder: Path, claim_id: str) -> Record | None:
     Returns
     -------
     Record or None
-        None where there is none, or what is there is not one.
+        None where there is none, or what is there was made by other code.
     """
     try:
         table = pq.read_table(folder / f"{claim_id}.parquet")
         said: dict[str, Any] = json.loads(table.schema.metadata[METADATA])
         seconds = float(said.pop("seconds"))
-        return Record(Run(**said), seconds, table.to_pandas())
+        run = Run(**said)
+        now = Run.of(claim_id)
+        if (run.claim, run.version, run.source) != (claim_id, now.version, now.source):
+            return None
+        return Record(run, seconds, table.to_pandas())
     except (OSError, KeyError, TypeError, ValueError):  # pyarrow's errors are among them
         return None
 
@@ -111,56 +129,40 @@ def run_claims(
     quick, seeds, random_state
         Of `measure`.
     jobs : int
-        Processes, one thread each.
+        Processes, one thread each; 1 is this one.
 
     Yields
     ------
     str
         Each claim once it is recorded; those that already were come first.
     """
-    runs = [
-        Run(claim, quick, seeds or load_claim(claim).SEEDS[quick], random_state)
-        for claim in claim_ids
-    ]
     missing = []
-    for run in runs:
-        record = read_record(folder, run.claim)
+    for claim in claim_ids:
+        run = Run.of(claim, quick=quick, seeds=seeds, random_state=random_state)
+        record = read_record(folder, claim)
         if record is not None and record.run == run:
             yield run.claim
         else:
             missing.append(run)
-    if jobs == 1 or len(missing) < 2:
-        for run in missing:
-            yield _run(run, folder)
-        return
-    # Fresh processes: forking one that holds BLAS threads may hang.
-    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
-        waiting = [pool.submit(_run, run, folder) for run in missing]
-        try:
-            for done in as_completed(waiting):
-                yield done.result()
-        finally:
-            pool.shutdown(wait=False, cancel_futures=True)
+    with tempfile.TemporaryDirectory(dir=folder, prefix=".attnclust-") as scratch:
+        work = (delayed(_run)(run, folder, Path(scratch)) for run in missing)
+        yield from Parallel(jobs, return_as="generator_unordered")(work)
 
 
-def _run(run: Run, folder: Path) -> str:
+def _run(run: Run, folder: Path, scratch: Path) -> str:
     begun = time.perf_counter()
     with threadpool_limits(1):
         frame = measure(run.claim, quick=run.quick, seeds=run.seeds, random_state=run.random_state)
     said = asdict(run) | {"seconds": round(time.perf_counter() - begun, 2)}
     table = pa.Table.from_pandas(frame, preserve_index=False)
     table = table.replace_schema_metadata({**table.schema.metadata, METADATA: json.dumps(said)})
-    hidden = Path(tempfile.mkdtemp(dir=folder, prefix=".attnclust-"))
-    try:
-        names = [f"{run.claim}.{kind}" for kind in ("svg", "png", "parquet")]
-        figure = load_claim(run.claim).draw(frame)
-        for name in names[:2]:
-            save_picture(figure, hidden / name)
-        pq.write_table(table, hidden / names[2])
-        for name in names:
-            (hidden / name).replace(folder / name)
-    finally:
-        shutil.rmtree(hidden, ignore_errors=True)
+    names = [f"{run.claim}.{kind}" for kind in ("svg", "png", "parquet")]
+    figure = load_claim(run.claim).draw(frame)
+    for name in names[:2]:
+        save_picture(figure, scratch / name)
+    pq.write_table(table, scratch / names[2])
+    for name in names:
+        (scratch / name).replace(folder / name)
     return run.claim
 
 
