@@ -6,6 +6,8 @@ from attnclust.attention import (
     in_context_attention,
     linear_attention,
     matrix_attention,
+    quantise,
+    signal_temperature,
     softmax_attention,
 )
 from attnclust.manifold import random_heads, random_orthonormal
@@ -107,3 +109,33 @@ def test_softmax_needs_noise(noise):
 def test_an_empty_prompt_is_an_error():
     with pytest.raises(ValueError, match="at least one token"):
         in_context_attention(np.empty((0, 3)), 1)
+
+
+def test_the_signal_temperature_keeps_the_signals_length(rng):
+    tokens = np.eye(20)[rng.integers(0, 2, 500)] * [[3.0] + [1.0] * 19]
+    tokens = tokens + 0.1 * rng.standard_normal((500, 20))
+    values, axes = np.linalg.eigh(tokens.T @ tokens / 500)
+    assert values[-2] > 0.3 > 0.05 > values[-3]
+    signal = axes[:, -2:] * np.sqrt(values[-2:] - values[:-2].mean())  # of two directions
+    out = in_context_attention(tokens, signal_temperature(tokens))
+    gain = np.linalg.lstsq(tokens, out, rcond=None)[0]
+    np.testing.assert_allclose(np.sum((gain.T @ signal) ** 2), np.sum(signal**2), rtol=1e-9)
+
+
+def test_the_signal_temperature_of_either_side_and_of_padded_prompts(rng):
+    tokens = np.eye(40)[rng.integers(0, 2, 15)] + 0.05 * rng.standard_normal((15, 40))
+    wide = np.concatenate([tokens, np.full((5, 40), 7.0)])
+    present = (np.arange(20) < 15).astype(float)
+    assert signal_temperature(wide, present) == pytest.approx(float(signal_temperature(tokens)))
+    np.testing.assert_allclose(
+        quantise(wide, present)[:15],
+        in_context_attention(tokens, signal_temperature(tokens)),
+    )
+    np.testing.assert_array_equal(quantise(wide, present)[15:], 0)
+
+
+@pytest.mark.parametrize("tokens", [np.zeros((4, 3)), np.ones((4, 1)), np.ones((1, 3))])
+def test_degenerate_prompts_have_a_temperature(tokens):
+    c = signal_temperature(tokens)
+    assert np.isfinite(c)
+    np.testing.assert_allclose(in_context_attention(tokens, c), tokens, atol=1e-12)

@@ -10,17 +10,26 @@ if TYPE_CHECKING:
     from attnclust.estimators import AttentionClustering as AttentionClustering
     from attnclust.persistence import load_model as load_model
     from attnclust.persistence import save_model as save_model
+    from attnclust.prompts import InContextAttention as InContextAttention
     from attnclust.prompts import InContextClustering as InContextClustering
 
 __version__ = "0.1.0"
 
 _HOMES = {
     "AttentionClustering": "estimators",
+    "InContextAttention": "prompts",
     "InContextClustering": "prompts",
     "load_model": "persistence",
     "save_model": "persistence",
 }
-__all__ = ["AttentionClustering", "InContextClustering", "__version__", "load_model", "save_model"]
+__all__ = [
+    "AttentionClustering",
+    "InContextAttention",
+    "InContextClustering",
+    "__version__",
+    "load_model",
+    "save_model",
+]
 
 
 def __getattr__(name: str) -> object:

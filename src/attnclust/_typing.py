@@ -10,3 +10,5 @@ FloatArray: TypeAlias = npt.NDArray[np.floating[Any]]
 IntArray: TypeAlias = npt.NDArray[np.integer[Any]]
 # Rows as the user gave them: an array or a SciPy CSR matrix, which share no type.
 Rows: TypeAlias = Any
+# Of any library that follows the array API standard.
+ApiArray: TypeAlias = Any

@@ -9,21 +9,20 @@ The scale c ("temperature") does not depend on how many heads share the work: th
 scaled by lambda each, T = (H lambda / L) sum_h ..., has c = H lambda.
 Maulen-Soto, Boyer and Marion, Attention-based clustering, arXiv 2505.13112.
 
-All functions work on any leading dimensions and keep the precision of the tokens.
+All functions work on any leading dimensions, keep the precision of the tokens, and take arrays of
+any library that follows the array API standard (NumPy, PyTorch, CuPy, JAX).
 """
 
 from __future__ import annotations
 
-import numpy as np
-import numpy.typing as npt
-from scipy.special import softmax
+from typing import Any
 
-from attnclust._typing import FloatArray
+from array_api_compat import array_namespace, device
+
+from attnclust._typing import ApiArray
 
 
-def linear_attention(
-    tokens: FloatArray, heads: FloatArray, temperature: npt.ArrayLike
-) -> FloatArray:
+def linear_attention(tokens: ApiArray, heads: ApiArray, temperature: Any) -> ApiArray:
     """Output of linear heads with key = query: T(x) = (c/L) sum_h sum_k <x, mu_h><mu_h, x_k> x_k.
 
     Parameters
@@ -49,8 +48,8 @@ def linear_attention(
 
 
 def matrix_attention(
-    tokens: FloatArray, query: FloatArray, key: FloatArray, temperature: npt.ArrayLike
-) -> FloatArray:
+    tokens: ApiArray, query: ApiArray, key: ApiArray, temperature: Any
+) -> ApiArray:
     """Output of a head with any matrix of bounded rank, M = Q^T K: (c/L) sum_k <x, M x_k> x_k.
 
     Parameters
@@ -65,13 +64,13 @@ def matrix_attention(
     -------
     array of shape (..., L, d)
     """
-    tokens, scale = _scaled(tokens, temperature)
-    query, key = (np.asarray(one, dtype=tokens.dtype) for one in (query, key))
-    values = np.swapaxes(tokens @ np.swapaxes(key, -1, -2), -1, -2) @ tokens
-    return np.asarray((tokens @ np.swapaxes(query, -1, -2)) @ (scale * values))
+    xp, tokens = _floating(tokens)
+    query, key = (_like(one, tokens) for one in (query, key))
+    values = xp.matrix_transpose(tokens @ xp.matrix_transpose(key)) @ tokens
+    return (tokens @ xp.matrix_transpose(query)) @ (_scale(temperature, tokens) * values)
 
 
-def in_context_attention(tokens: FloatArray, temperature: npt.ArrayLike) -> FloatArray:
+def in_context_attention(tokens: ApiArray, temperature: Any) -> ApiArray:
     """Output of the parameter-free layer: T(x) = (c/L) sum_k <x, x_k> x_k.
 
     Any d orthonormal heads have the same output at the same c.
@@ -87,19 +86,50 @@ def in_context_attention(tokens: FloatArray, temperature: npt.ArrayLike) -> Floa
     -------
     array of shape (..., L, d)
     """
-    tokens, scale = _scaled(tokens, temperature)
-    transposed = np.swapaxes(tokens, -1, -2)
+    xp, tokens = _floating(tokens)
+    scale = _scale(temperature, tokens)
+    transposed = xp.matrix_transpose(tokens)
     if tokens.shape[-2] < tokens.shape[-1]:
-        return np.asarray((scale * (tokens @ transposed)) @ tokens)
-    return np.asarray(tokens @ (scale * (transposed @ tokens)))
+        return (scale * (tokens @ transposed)) @ tokens
+    return tokens @ (scale * (transposed @ tokens))
+
+
+def quantise(tokens: ApiArray, present: ApiArray, temperature: Any = None) -> ApiArray:
+    """`in_context_attention` of padded prompts, at the scale that keeps the signal's length.
+
+    Parameters
+    ----------
+    tokens : array of shape (..., L, d)
+    present : array of shape (..., L)
+        1 for tokens, 0 for padding, which must be finite.
+    temperature : float or array of shape (...), optional
+        c; `signal_temperature` of each prompt by default.
+
+    Returns
+    -------
+    array of shape (..., L, d)
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> tokens = np.repeat(np.eye(3)[:2], 10, axis=0)
+    >>> np.abs(quantise(tokens, np.ones(20)) - tokens).max().round(12)  # no noise, no change
+    np.float64(0.0)
+    """
+    xp, tokens = _floating(tokens)
+    present = _like(present, tokens)
+    c = signal_temperature(tokens, present) if temperature is None else temperature
+    shown = tokens * present[..., None]
+    length = xp.sum(present, axis=-1)
+    return in_context_attention(shown, _like(c, tokens) * tokens.shape[-2] / length)
 
 
 def softmax_attention(
-    tokens: FloatArray,
-    centroids: FloatArray,
-    log_weights: FloatArray,
-    noise_variance: npt.ArrayLike,
-) -> FloatArray:
+    tokens: ApiArray,
+    centroids: ApiArray,
+    log_weights: ApiArray,
+    noise_variance: Any,
+) -> ApiArray:
     """Attention weights of softmax heads: the posterior of a spherical Gaussian mixture.
 
     The layer's output is these weights times the centroids.
@@ -130,30 +160,91 @@ def softmax_attention(
     >>> softmax_attention(np.array([[1.0, 0.0]]), np.eye(2), np.log([0.5, 0.5]), 0.5).round(2)
     array([[0.88, 0.12]])
     """
-    if not (np.asarray(noise_variance) > 0).all():
+    xp, tokens = _floating(tokens)
+    centroids, log_weights, variance = (
+        _like(one, tokens) for one in (centroids, log_weights, noise_variance)
+    )
+    if not xp.all(variance > 0):
         raise ValueError(f"noise_variance must be positive, got {noise_variance!r}")
-    if np.isneginf(log_weights).all(-1).any():
+    if xp.any(xp.all(xp.isinf(log_weights) & (log_weights < 0), axis=-1)):
         raise ValueError("every log weight is -inf: no centre to attend to")
-    tokens = _floating(tokens)
-    bias = np.asarray(log_weights) - 0.5 * (centroids**2).sum(-1) / _column(noise_variance, 1)
-    keys = centroids / _column(noise_variance, 2)
-    scores = tokens @ np.swapaxes(keys, -1, -2).astype(tokens.dtype)
-    return np.asarray(softmax(scores + bias[..., None, :].astype(tokens.dtype), axis=-1))
+    bias = log_weights - 0.5 * xp.sum(centroids**2, axis=-1) / variance[..., None]
+    scores = tokens @ xp.matrix_transpose(centroids / variance[..., None, None])
+    scores = scores + bias[..., None, :]
+    attention = xp.exp(scores - xp.max(scores, axis=-1, keepdims=True))
+    return attention / xp.sum(attention, axis=-1, keepdims=True)
 
 
-def _floating(tokens: FloatArray) -> FloatArray:
-    return np.asarray(tokens, dtype=np.result_type(tokens, np.float32))
+def signal_temperature(tokens: ApiArray, present: ApiArray | None = None) -> ApiArray:
+    """Scale c at which the layer without parameters keeps the length of the signal.
+
+    With lambda_i the eigenvalues of the prompt's second moment, and s_i = lambda_i - sigma^2 the
+    signal's own variance in the directions above the noise edge sigma^2 (1 + sqrt(d/L))^2
+    (Marchenko and Pastur), the layer makes sum_i (c lambda_i)^2 s_i of sum_i s_i; c makes them
+    equal. For equal signal eigenvalues c = 1 / lambda. Where no direction rises above the noise the
+    largest counts as one.
+
+    Parameters
+    ----------
+    tokens : array of shape (..., L, d)
+    present : array of shape (..., L), optional
+        1 for tokens, 0 for padding, which must be finite.
+
+    Returns
+    -------
+    array of shape (...)
+        0 for prompts of zeros.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> signal_temperature(np.repeat(np.eye(4)[:2], 10, axis=0))  # eigenvalues 1/2
+    np.float64(2.0)
+    """
+    xp, tokens = _floating(tokens)
+    length, dim = tokens.shape[-2:]
+    share = xp.ones(tokens.shape[:-1], dtype=tokens.dtype, device=device(tokens))
+    share = share if present is None else _like(present, tokens)
+    total = xp.sum(share, axis=-1)
+    weighted = tokens * xp.sqrt(share / total[..., None])[..., None]
+    across = xp.matrix_transpose(weighted)
+    values = xp.linalg.eigvalsh(weighted @ across if length < dim else across @ weighted)
+    values = xp.clip(xp.flip(values, axis=-1), min=0.0)
+    trace = xp.sum(values, axis=-1, keepdims=True)
+    # Noise of all but r directions, and r by its edge; from r = 0 both settle within a few turns.
+    edge = (1 + xp.sqrt(dim / total)) ** 2
+    signal = xp.zeros_like(values)
+    for _ in range(8):
+        rank = xp.sum(signal, axis=-1)
+        rest = trace[..., 0] - xp.sum(signal * values, axis=-1)
+        noise = rest / xp.clip(dim - rank, min=1.0)
+        signal = xp.astype(values > (edge * noise)[..., None], values.dtype)
+    largest = xp.astype(values == values[..., :1], values.dtype)
+    signal = xp.where(xp.sum(signal, axis=-1, keepdims=True) > 0, signal, largest)
+    own = signal * xp.clip(values - noise[..., None], min=0.0)
+    # A prompt of pure noise at d = 1 has nothing left: then its eigenvalue is the signal.
+    own = xp.where(xp.sum(own, axis=-1, keepdims=True) > 0, own, signal * values)
+    scaled = xp.sum(values**2 * own, axis=-1)
+    return xp.sqrt(xp.sum(own, axis=-1) / xp.where(scaled > 0, scaled, xp.ones_like(scaled)))
 
 
-def _column(values: npt.ArrayLike, n_axes: int) -> FloatArray:
-    """Values with as many axes appended, to broadcast against trailing dimensions."""
-    values = np.asarray(values)
-    return values.reshape(values.shape + (1,) * n_axes)
-
-
-def _scaled(tokens: FloatArray, temperature: npt.ArrayLike) -> tuple[FloatArray, FloatArray]:
-    """Tokens as floats, and c / L in their precision, shape (..., 1, 1)."""
-    tokens = _floating(tokens)
+def _floating(tokens: ApiArray) -> tuple[Any, ApiArray]:
+    """The tokens' library, and the tokens as real numbers of at least single precision."""
+    xp = array_namespace(tokens)
     if tokens.shape[-2] == 0:
         raise ValueError("a prompt needs at least one token")
-    return tokens, (_column(temperature, 2) / tokens.shape[-2]).astype(tokens.dtype)
+    if xp.isdtype(tokens.dtype, "real floating") and xp.finfo(tokens.dtype).bits >= 32:
+        return xp, tokens
+    wide = xp.isdtype(tokens.dtype, "integral")
+    return xp, xp.astype(tokens, xp.float64 if wide else xp.float32)
+
+
+def _like(values: Any, tokens: ApiArray) -> ApiArray:
+    """Values as an array of the tokens' library, precision and device."""
+    xp = array_namespace(tokens)
+    return xp.asarray(values, dtype=tokens.dtype, device=device(tokens))
+
+
+def _scale(temperature: Any, tokens: ApiArray) -> ApiArray:
+    """C / L, shape (..., 1, 1)."""
+    return _like(temperature, tokens)[..., None, None] / tokens.shape[-2]

@@ -3,6 +3,9 @@
 Every prompt walks the way of the large fit (second moment, normalisation with the affine lift,
 fixed point on the third moment, softmax attention), with a leading axis for the prompts and no loop
 over them. Rows that pad a prompt have weight zero, so that it gives the answer it gives alone.
+
+Arrays may be of any library that follows the array API standard (NumPy, PyTorch, CuPy, JAX), on the
+device they lie on; what is decided per batch rather than per number is decided in NumPy.
 """
 
 from __future__ import annotations
@@ -10,14 +13,16 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+from array_api_compat import array_namespace, device, is_numpy_namespace, to_device
 
-from attnclust._typing import FloatArray, IntArray
+from attnclust._typing import ApiArray, Array
 from attnclust.contrast import TOLERANCE, least_alignment
-from attnclust.manifold import polar, random_orthonormal
+from attnclust.manifold import random_orthonormal
 
 FIXED_POINT_STEPS = 30
 # Share of the largest signal eigenvalue below which a direction is noise in a short prompt.
 FLOOR = 1e-3
+TINY = 1e-30
 
 
 class Keys(NamedTuple):
@@ -43,14 +48,14 @@ class Keys(NamedTuple):
         Least noise variance.
     """
 
-    y: FloatArray
-    share: FloatArray
-    mean_square: FloatArray
-    z: FloatArray
-    noise: FloatArray
-    back: FloatArray
-    variance: FloatArray
-    floor: FloatArray
+    y: ApiArray
+    share: ApiArray
+    mean_square: ApiArray
+    z: ApiArray
+    noise: ApiArray
+    back: ApiArray
+    variance: ApiArray
+    floor: ApiArray
 
 
 class PromptClusters(NamedTuple):
@@ -69,21 +74,21 @@ class PromptClusters(NamedTuple):
         Mean per token.
     """
 
-    centroids: FloatArray
-    weights: FloatArray
-    noise_variance: FloatArray
-    attention: FloatArray
-    log_likelihood: FloatArray
+    centroids: ApiArray
+    weights: ApiArray
+    noise_variance: ApiArray
+    attention: ApiArray
+    log_likelihood: ApiArray
 
     @property
-    def labels(self) -> IntArray:
+    def labels(self) -> ApiArray:
         """The cluster that each token attends to most: shape (B, L)."""
-        return np.asarray(self.attention.argmax(-1))
+        return array_namespace(self.attention).argmax(self.attention, axis=-1)
 
 
 def cluster_prompts(
-    tokens: FloatArray,
-    present: FloatArray,
+    tokens: ApiArray,
+    present: ApiArray,
     n_clusters: int,
     rng: np.random.Generator,
     *,
@@ -98,7 +103,7 @@ def cluster_prompts(
     tokens : array of shape (B, L, d)
         Prompts; what pads them may be anything finite.
     present : array of shape (B, L)
-        Weight of each token; zero for padding.
+        Weight of each token, in the tokens' precision; zero for padding.
     n_clusters : int
         K, at most d.
     rng : numpy.random.Generator
@@ -124,93 +129,192 @@ def cluster_prompts(
            [1., 1.],
            [1., 1.]])
     """
-    share = (present / present.sum(1, keepdims=True)).astype(tokens.dtype)
+    xp = array_namespace(tokens)
+    share = present / xp.sum(present, axis=1, keepdims=True)
     mean = share[:, None, :] @ tokens
     keys = _normalize(tokens - mean, share, n_clusters)
-    found, doubtful = _from_start(keys, rng, max_iter, tol)
+    found, short = _from_start(keys, rng, max_iter, tol)
+    doubtful = _on_host(short, share)
     for _ in range(n_starts - 1):
         again = np.flatnonzero(doubtful)
         if len(again) == 0:
             break
-        other, bad = _from_start(Keys(*(part[again] for part in keys)), rng, max_iter, tol)
-        better = other.log_likelihood > found.log_likelihood[again]
-        for mine, theirs in zip(found, other, strict=True):
-            mine[again[better]] = theirs[better]
-        doubtful[again] = bad
+        part = Keys(*(take(one, again) for one in keys))
+        other, short = _from_start(part, rng, max_iter, tol)
+        better = other.log_likelihood > take(found.log_likelihood, again)
+        better = _on_host(better, share)
+        # One gather out of both: arrays of some libraries cannot be written into.
+        source = np.arange(len(doubtful))
+        source[again[better]] = len(doubtful) + np.flatnonzero(better)
+        if better.any():
+            found = PromptClusters(
+                *(
+                    take(xp.concat([mine, theirs]), source)
+                    for mine, theirs in zip(found, other, strict=True)
+                )
+            )
+        doubtful[again] = _on_host(short, share)
     return found._replace(centroids=found.centroids + mean)
 
 
-def _normalize(y: FloatArray, share: FloatArray, k: int) -> Keys:
-    batch, length, dim = y.shape
-    mean_square = (share * (y * y).sum(-1)).sum(1)
-    weighted = y * np.sqrt(share)[..., None]
+def take(array: ApiArray, rows: ApiArray) -> ApiArray:
+    """Rows of an array of any library, by a NumPy array of positions.
+
+    Parameters
+    ----------
+    array : array of shape (B, ...)
+    rows : NumPy integer array of shape (b,)
+
+    Returns
+    -------
+    array of shape (b, ...)
+    """
+    xp = array_namespace(array)
+    return xp.take(array, xp.asarray(rows, device=device(array)), axis=0)
+
+
+def to_host(array: ApiArray) -> Array:
+    """Real numbers of any library and device as a NumPy array of their own.
+
+    Parameters
+    ----------
+    array : array
+
+    Returns
+    -------
+    NumPy array of the same shape
+    """
+    near = array if "cpu" in str(device(array)).lower() else to_device(array, "cpu")
+    return np.array(np.from_dlpack(near))
+
+
+def _on_host(flags: ApiArray, like: ApiArray) -> Array:
+    """Booleans as NumPy's own; not all libraries hand them over as they are."""
+    return to_host(array_namespace(like).astype(flags, like.dtype)) > 0
+
+
+def eigenpairs(y: ApiArray, share: ApiArray, count: int) -> tuple[ApiArray, ApiArray]:
+    """Leading eigenpairs of each prompt's weighted second moment, through the smaller Gram side.
+
+    Parameters
+    ----------
+    y : array of shape (B, L, d)
+    share : array of shape (B, L)
+        Weights that sum to one.
+    count : int
+        At most min(L, d).
+
+    Returns
+    -------
+    values : array of shape (B, count)
+        Decreasing.
+    axes : array of shape (B, d, count)
+    """
+    xp = array_namespace(y)
+    weighted = y * xp.sqrt(share)[..., None]
+    across = xp.matrix_transpose(weighted)
+    length, dim = y.shape[1:]
+    gram = weighted @ across if length < dim else across @ weighted
+    values, axes = xp.linalg.eigh(gram)
+    values = xp.flip(values[:, values.shape[1] - count :], axis=1)
+    axes = xp.flip(axes[:, :, axes.shape[2] - count :], axis=2)
     if length < dim:
-        values, left = np.linalg.eigh(weighted @ np.swapaxes(weighted, 1, 2))
-        values, left = values[:, ::-1][:, : k - 1], left[:, :, ::-1][:, :, : k - 1]
-        root = np.sqrt(np.maximum(values, np.finfo(y.dtype).tiny))
-        axes = np.swapaxes(weighted, 1, 2) @ left / root[:, None, :]
-    else:
-        values, axes = np.linalg.eigh(np.swapaxes(weighted, 1, 2) @ weighted)
-        values, axes = values[:, ::-1][:, : k - 1], axes[:, :, ::-1][:, :, : k - 1]
-    variance = np.maximum(mean_square - values.sum(1), 0) / (dim - k + 1)
-    signal = np.maximum(values - variance[:, None], FLOOR * np.maximum(values[:, :1], 1e-30))
-    root = np.sqrt(signal)
-    z = np.ones((batch, length, k), y.dtype)
-    z[..., : k - 1] = y @ (axes / root[:, None, :])
-    noise = np.zeros((batch, k), y.dtype)
-    noise[:, : k - 1] = variance[:, None] / signal
-    floor = 8 * np.finfo(y.dtype).eps * np.maximum(mean_square / dim, 1e-30)
-    back = np.swapaxes(axes * root[:, None, :], 1, 2)
+        root = xp.sqrt(xp.clip(values, min=float(xp.finfo(y.dtype).smallest_normal)))
+        axes = across @ (axes / root[:, None, :])
+    return values, axes
+
+
+def _normalize(y: ApiArray, share: ApiArray, k: int) -> Keys:
+    xp = array_namespace(y)
+    dim = y.shape[2]
+    mean_square = xp.sum(share * xp.sum(y * y, axis=-1), axis=1)
+    values, axes = eigenpairs(y, share, k - 1)
+    variance = xp.clip(mean_square - xp.sum(values, axis=1), min=0.0) / (dim - k + 1)
+    signal = values - variance[:, None]
+    if k > 1:
+        signal = xp.maximum(signal, FLOOR * xp.clip(values[:, :1], min=TINY))
+    root = xp.sqrt(signal)
+    constant = xp.ones((*y.shape[:2], 1), dtype=y.dtype, device=device(y))
+    z = xp.concat([y @ (axes / root[:, None, :]), constant], axis=2)
+    noise = xp.concat([variance[:, None] / signal, xp.zeros_like(constant[:, 0, :])], axis=1)
+    floor = 8 * float(xp.finfo(y.dtype).eps) * xp.clip(mean_square / dim, min=TINY)
+    back = xp.matrix_transpose(axes * root[:, None, :])
     return Keys(y, share, mean_square, z, noise, back, variance, floor)
 
 
 def _from_start(
     keys: Keys, rng: np.random.Generator, max_iter: int, tol: float
-) -> tuple[PromptClusters, np.ndarray[tuple[int], np.dtype[np.bool_]]]:
+) -> tuple[PromptClusters, ApiArray]:
     """Clusters from one start, and which prompts' contrast fell short of its promise."""
+    xp = array_namespace(keys.z)
     heads, score, quality = _fixed_point(keys.z, keys.share, keys.noise, rng)
     k = heads.shape[1]
-    heads = heads * np.where(score < 0, -1, 1).astype(heads.dtype)[..., None]
-    score = np.maximum(np.abs(score), least_alignment(k)).astype(heads.dtype)
+    heads = heads * _sign(score)[..., None]
+    score = xp.clip(xp.abs(score), min=least_alignment(k))
     centroids = heads[..., : k - 1] @ keys.back / score[..., None]
-    weights = score**2 / (score**2).sum(1, keepdims=True)
-    variance = np.maximum(keys.variance, keys.floor)
+    weights = score**2 / xp.sum(score**2, axis=1, keepdims=True)
+    variance = xp.maximum(keys.variance, keys.floor)
     found = _attend(keys, centroids, weights, variance, max_iter, tol)
-    return found, np.abs(quality - 1) > TOLERANCE
+    return found, xp.abs(quality - 1) > TOLERANCE
+
+
+def _sign(x: ApiArray) -> ApiArray:
+    """-1 where negative, else 1."""
+    xp = array_namespace(x)
+    return 1 - 2 * xp.astype(x < 0, x.dtype)
 
 
 def _fixed_point(
-    z: FloatArray, share: FloatArray, noise: FloatArray, rng: np.random.Generator
-) -> tuple[FloatArray, FloatArray, FloatArray]:
+    z: ApiArray, share: ApiArray, noise: ApiArray, rng: np.random.Generator
+) -> tuple[ApiArray, ApiArray, ApiArray]:
     """`contrast.fixed_point` of the third moment for all prompts at once: heads, E[u], quality."""
+    xp = array_namespace(z)
     k = z.shape[2]
     mean = share[:, None, :] @ z
-    signs = np.where(share[:, None, :] @ (z * z * z) < 0, -1, 1).astype(z.dtype)
-    heads: FloatArray = random_orthonormal(rng, k, k).astype(z.dtype) * signs
-    across = np.ascontiguousarray(np.swapaxes(z, 1, 2))
+    start = xp.asarray(random_orthonormal(rng, k, k).tolist(), dtype=z.dtype, device=device(z))
+    heads = start * _sign(share[:, None, :] @ (z * z * z))
+    across = _contiguous(xp.matrix_transpose(z))
     for _ in range(FIXED_POINT_STEPS):
         gradient, score = _gradient(across, z, share, noise, mean, heads)
-        turned = polar(gradient)
-        still = np.abs((turned * heads).sum(-1)).min() > 1 - 1e-3
+        turned = polar_factors(gradient)
+        still = bool(xp.min(xp.abs(xp.sum(turned * heads, axis=-1))) > 1 - 1e-3)
         heads = turned
         if still:
             break
     gradient, score = _gradient(across, z, share, noise, mean, heads)
-    promised = 1 / np.maximum(np.abs(score), least_alignment(k))
-    return heads, score, (gradient * heads).sum((1, 2)) / promised.sum(1)
+    promised = 1 / xp.clip(xp.abs(score), min=least_alignment(k))
+    quality = xp.sum(gradient * heads, axis=(1, 2)) / xp.sum(promised, axis=1)
+    return heads, score, quality
+
+
+def polar_factors(A: ApiArray) -> ApiArray:
+    """`manifold.polar` of square matrices, in any array library.
+
+    Parameters
+    ----------
+    A : array of shape (..., K, K)
+
+    Returns
+    -------
+    array of shape (..., K, K)
+    """
+    xp = array_namespace(A)
+    left, _, right = xp.linalg.svd(A, full_matrices=False)
+    return left @ right
+
+
+def _contiguous(A: ApiArray) -> ApiArray:
+    """A transposed view copied, which makes NumPy's products faster."""
+    return np.ascontiguousarray(A) if is_numpy_namespace(array_namespace(A)) else A
 
 
 def _gradient(
-    across: FloatArray,
-    z: FloatArray,
-    share: FloatArray,
-    noise: FloatArray,
-    mean: FloatArray,
-    heads: FloatArray,
-) -> tuple[FloatArray, FloatArray]:
+    across: ApiArray, z: ApiArray, share: ApiArray, noise: ApiArray, mean: ApiArray, heads: ApiArray
+) -> tuple[ApiArray, ApiArray]:
+    xp = array_namespace(z)
     u = heads @ across
     blurred = heads * noise[:, None, :]
-    q = (blurred * heads).sum(-1, keepdims=True)
+    q = xp.sum(blurred * heads, axis=-1, keepdims=True)
     score = (u @ share[..., None])[..., 0]
     raw = (u * u * share[:, None, :]) @ z
     return raw - q * mean - 2 * score[..., None] * blurred, score
@@ -218,37 +322,96 @@ def _gradient(
 
 def _attend(
     keys: Keys,
-    centroids: FloatArray,
-    weights: FloatArray,
-    variance: FloatArray,
+    centroids: ApiArray,
+    weights: ApiArray,
+    variance: ApiArray,
     max_iter: int,
     tol: float,
 ) -> PromptClusters:
     """Softmax-attention (EM) steps until every prompt stands still."""
     y, share, mean_square = keys.y, keys.share, keys.mean_square
+    xp = array_namespace(y)
     dim = y.shape[2]
-    across = np.ascontiguousarray(np.swapaxes(y, 1, 2))
-    previous = np.full(len(y), -np.inf)
+    across = _contiguous(xp.matrix_transpose(y))
+    previous = None
     for step in range(max_iter + 1):
         sharp = centroids / variance[:, None, None]
-        bias = np.log(np.maximum(weights, 1e-30)) - 0.5 * (sharp * centroids).sum(-1)
+        bias = xp.log(xp.clip(weights, min=TINY)) - 0.5 * xp.sum(sharp * centroids, axis=-1)
         logits = sharp @ across + bias[..., None]
-        top = logits.max(1, keepdims=True)
-        attention = np.exp(logits - top)
-        total = attention.sum(1, keepdims=True)
-        attention /= total
-        evidence = (share * (top + np.log(total))[:, 0]).sum(1)
-        likelihood = evidence - 0.5 * (dim * np.log(2 * np.pi * variance) + mean_square / variance)
-        if step == max_iter or (likelihood - previous < tol).all():
+        top = xp.max(logits, axis=1, keepdims=True)
+        attention = xp.exp(logits - top)
+        total = xp.sum(attention, axis=1, keepdims=True)
+        attention = attention / total
+        evidence = xp.sum(share * (top + xp.log(total))[:, 0, :], axis=1)
+        gauss = dim * xp.log(2 * np.pi * variance) + mean_square / variance
+        likelihood = evidence - 0.5 * gauss
+        if step == max_iter or (previous is not None and xp.max(likelihood - previous) < tol):
             break
         previous = likelihood
         held = attention * share[:, None, :]
-        weights = held.sum(-1)
+        weights = xp.sum(held, axis=-1)
         sums = held @ y
-        occupied = weights[..., None] > 1e-12
-        centroids = np.where(occupied, sums / np.where(occupied, weights[..., None], 1), centroids)
-        inside = ((2 * sums - weights[..., None] * centroids) * centroids).sum((1, 2))
-        variance = np.maximum((mean_square - inside) / dim, keys.floor)
-    return PromptClusters(
-        centroids, weights, variance, np.ascontiguousarray(attention.swapaxes(1, 2)), likelihood
-    )
+        mass = weights[..., None]
+        centroids = xp.where(mass > 1e-12, sums / xp.clip(mass, min=1e-12), centroids)
+        inside = xp.sum((2 * sums - mass * centroids) * centroids, axis=(1, 2))
+        variance = xp.maximum((mean_square - inside) / dim, keys.floor)
+    return PromptClusters(centroids, weights, variance, xp.matrix_transpose(attention), likelihood)
+
+
+def choose_clusters(
+    tokens: ApiArray,
+    present: ApiArray,
+    rng: np.random.Generator,
+    *,
+    max_iter: int = 50,
+    tol: float = 1e-4,
+) -> list[tuple[ApiArray, PromptClusters]]:
+    """Cluster each prompt by itself into as many clusters as the criterion asks for.
+
+    The number is the K of least BIC = -2 L log-likelihood + K (d + 1) log L, tried from one upwards
+    until it has risen twice in a row, at most d or a cluster for every two tokens: beyond that the
+    noise of small clusters vanishes and the likelihood says nothing.
+
+    Parameters
+    ----------
+    tokens, present, rng, max_iter, tol
+        As for `cluster_prompts`.
+
+    Returns
+    -------
+    list of (positions, PromptClusters)
+        The prompts of each number of clusters that occurs, positions a NumPy array.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> noise = 0.1 * rng.standard_normal((2, 60, 4))
+    >>> tokens = np.stack([np.eye(4)[rng.integers(0, k, 60)] for k in (1, 3)]) + noise
+    >>> found = choose_clusters(tokens, np.ones((2, 60)), rng)
+    >>> [(where.tolist(), part.weights.shape[1]) for where, part in found]
+    [([0], 1), ([1], 3)]
+    """
+    xp = array_namespace(tokens)
+    lengths = to_host(xp.sum(xp.astype(present > 0, tokens.dtype), axis=1))
+    dim = tokens.shape[2]
+    best = np.full(len(lengths), np.inf)
+    chosen = np.zeros(len(lengths), dtype=int)
+    trying = np.arange(len(lengths))
+    for k in range(1, dim + 1):
+        trying = trying[(chosen[trying] >= k - 2) & (2 * k <= np.maximum(lengths[trying], 2))]
+        if len(trying) == 0:
+            break
+        # One start tells: a poor one costs likelihood, and the next K is tried all the same.
+        part, mask = take(tokens, trying), take(present, trying)
+        found = cluster_prompts(part, mask, k, rng, max_iter=max_iter, tol=tol, n_starts=1)
+        own = lengths[trying]
+        criterion = -2 * own * to_host(found.log_likelihood) + k * (dim + 1) * np.log(own)
+        better = criterion < best[trying]
+        best[trying[better]], chosen[trying[better]] = criterion[better], k
+    results = []
+    for k in np.unique(chosen).tolist():
+        where = np.flatnonzero(chosen == k)
+        part, mask = take(tokens, where), take(present, where)
+        results.append((where, cluster_prompts(part, mask, k, rng, max_iter=max_iter, tol=tol)))
+    return results

@@ -190,7 +190,8 @@ def posterior(mixture: Mixture, X: FloatArray) -> FloatArray:
     with np.errstate(divide="ignore"):
         log_weights = np.log(mixture.weights)
     if mixture.noise_variance > 0:
-        return softmax_attention(X, mixture.centroids, log_weights, mixture.noise_variance)
+        variance = mixture.noise_variance
+        return np.asarray(softmax_attention(X, mixture.centroids, log_weights, variance))
     offsets = X[..., :, None, :] - mixture.centroids[..., None, :, :]
     distances = np.where(mixture.weights > 0, (offsets**2).sum(-1), np.inf)
     return np.asarray(np.eye(mixture.n_clusters)[distances.argmin(-1)])

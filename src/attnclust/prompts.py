@@ -1,19 +1,21 @@
-"""The estimator for many prompts at once, and the forms in which prompts come."""
+"""The estimators for many prompts at once, and the forms in which prompts come."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils import check_random_state
-from threadpoolctl import threadpool_limits
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from attnclust._typing import Array, FloatArray, IntArray
-from attnclust.checks import as_rows, check_finite, check_integer, check_number
-from attnclust.incontext import PromptClusters, cluster_prompts
+from attnclust.attention import quantise
+from attnclust.checks import as_rows, check_choice, check_integer, check_number
+from attnclust.incontext import PromptClusters, choose_clusters, cluster_prompts
 
 # Numbers in a batch of prompts: 1 MB in float32, so that all steps find it in the cache.
 BATCH_ELEMENTS = 2**18
@@ -26,15 +28,21 @@ class Prompts:
     Parameters
     ----------
     tokens : array of shape (n, d)
-    rows : list of integer arrays
-        Positions of the tokens of each prompt.
-    names : sequence
-        What to call each prompt in messages.
+    order : integer array of shape (n,)
+        Positions of the tokens, prompt by prompt.
+    bounds : integer array of shape (B + 1,)
+        Prompt b has the tokens order[bounds[b]:bounds[b + 1]].
+    form : {"one", "array", "list", "groups"}
+        How the prompts came, and answers go back.
+    groups : array of shape (B,)
+        What the prompts are called.
     """
 
     tokens: FloatArray
-    rows: Sequence[IntArray]
-    names: Sequence[Any]
+    order: IntArray
+    bounds: IntArray
+    form: Literal["one", "array", "list", "groups"]
+    groups: Array
 
     @classmethod
     def of(cls, prompts: Any, groups: Any = None) -> Prompts:
@@ -43,20 +51,14 @@ class Prompts:
         Raises
         ------
         ValueError
-            Naming the prompt that is empty, of another width, or not finite.
+            Naming the prompt that is empty or of another width.
         """
         if groups is not None:
             tokens = _as_tokens(prompts, "the tokens")
-            groups = np.asarray(groups)
-            if groups.shape != (len(tokens),):
-                raise ValueError(
-                    f"groups has shape {groups.shape}, expected one entry for each of the "
-                    f"{len(tokens)} tokens"
-                )
-            names, inverse = np.unique(groups, return_inverse=True)
+            names, inverse = np.unique(_as_groups(groups, len(tokens)), return_inverse=True)
             order = np.argsort(inverse, kind="stable")
-            rows = np.split(order, np.cumsum(np.bincount(inverse))[:-1])
-            return cls._checked(tokens, rows, [f"group {name!r}" for name in names.tolist()])
+            return cls(tokens, order, _bounds(np.bincount(inverse)), "groups", names)
+        form: Literal["one", "array", "list"]
         if isinstance(prompts, list | tuple) and len(prompts) and np.ndim(prompts[0]) == 2:
             parts = [_as_tokens(p, f"prompt {b}") for b, p in enumerate(prompts)]
             for b, part in enumerate(parts):
@@ -65,9 +67,7 @@ class Prompts:
                         f"prompt {b} has {part.shape[1]} features where prompt 0 has "
                         f"{parts[0].shape[1]}"
                     )
-            lengths = [len(part) for part in parts]
-            tokens = np.concatenate(parts)
-            rows = np.split(np.arange(len(tokens)), np.cumsum(lengths)[:-1])
+            form, lengths, tokens = "list", [len(part) for part in parts], np.concatenate(parts)
         else:
             array = np.asarray(as_rows(prompts))
             if array.ndim not in (2, 3):
@@ -75,46 +75,114 @@ class Prompts:
                     f"prompts have shape {array.shape}: expected (L, d), (B, L, d), a list of "
                     "(L, d) arrays, or tokens (n, d) with groups"
                 )
+            form = "one" if array.ndim == 2 else "array"
             batch, length = (1, len(array)) if array.ndim == 2 else array.shape[:2]
+            lengths = [length] * batch
             tokens = _as_tokens(array.reshape(-1, array.shape[-1]), "the tokens")
-            rows = list(np.arange(batch * length).reshape(batch, length))
-        return cls._checked(tokens, rows, [f"prompt {b}" for b in range(len(rows))])
+        return cls(tokens, np.arange(len(tokens)), _bounds(lengths), form, np.arange(len(lengths)))
 
-    @classmethod
-    def _checked(cls, tokens: FloatArray, rows: Sequence[IntArray], names: list[str]) -> Prompts:
-        try:
-            check_finite(tokens)
-        except ValueError as error:
-            for name, own in zip(names, rows, strict=True):
-                bad = np.argwhere(~np.isfinite(tokens[own]))
-                if len(bad):
-                    raise ValueError(
-                        f"{name} contains NaN or infinity at its token {bad[0][0]}, column "
-                        f"{bad[0][1]} (counted from 0): drop or fill such tokens"
-                    ) from error
-            raise
-        return cls(tokens, rows, names)
+    @property
+    def lengths(self) -> IntArray:
+        """Tokens of each prompt: shape (B,)."""
+        return np.diff(self.bounds)
 
-    def batches(self) -> Iterator[tuple[IntArray, FloatArray, FloatArray]]:
-        """Prompts of like length together: their numbers, padded tokens, and which are present."""
-        lengths = np.array([len(own) for own in self.rows])
-        order = np.argsort(lengths, kind="stable")
+    def name(self, prompt: int) -> str:
+        """What messages call a prompt."""
+        called = self.groups[prompt : prompt + 1].tolist()[0]
+        return f"{'group' if self.form == 'groups' else 'prompt'} {called!r}"
+
+    def faults(self, least: int) -> dict[int, str]:
+        """Prompts that cannot be worked on, and why: too few tokens, or not finite ones."""
+        found = {
+            b: f"{self.name(b)} has {self.lengths[b]} tokens, fewer than n_clusters={least}"
+            for b in np.flatnonzero(self.lengths < least).tolist()
+        }
+        with np.errstate(all="ignore"):
+            bad = ~np.isfinite(np.einsum("nd,nd->n", self.tokens, self.tokens))
+        rows = np.flatnonzero(bad[self.order])
+        owners, first = np.unique(
+            np.searchsorted(self.bounds, rows, side="right") - 1, return_index=True
+        )
+        for b, row in zip(owners.tolist(), rows[first].tolist(), strict=True):
+            token = self.tokens[self.order[row]]
+            where = f"at its token {row - self.bounds[b]}"
+            if np.isfinite(token).all():
+                found[b] = f"{self.name(b)} is too large to square {where}: scale the tokens down"
+            else:
+                found[b] = (
+                    f"{self.name(b)} contains NaN or infinity {where}, column "
+                    f"{int((~np.isfinite(token)).argmax())} (counted from 0): drop or fill it"
+                )
+        return found
+
+    def batches(
+        self, chosen: IntArray
+    ) -> Iterator[tuple[IntArray, IntArray, FloatArray, FloatArray]]:
+        """Prompts of like length together.
+
+        Yields
+        ------
+        which, where, tokens, present
+            Prompts (b,), positions of their tokens (b, L), the tokens padded with some row, and
+            ones where they are present.
+        """
+        lengths = self.lengths[chosen]
+        sort = np.argsort(lengths, kind="stable")
+        chosen, lengths = chosen[sort], lengths[sort]
         dim = self.tokens.shape[1]
         start = 0
-        while start < len(order):
-            stop = start + 1
-            while (
-                stop < len(order)
-                and (stop + 1 - start) * lengths[order[stop]] * dim <= BATCH_ELEMENTS
-            ):
-                stop += 1
-            chosen = order[start:stop]
-            longest = int(lengths[chosen[-1]])
-            present = np.arange(longest) < lengths[chosen, None]
-            where = np.zeros(present.shape, dtype=np.intp)
-            where[present] = np.concatenate([self.rows[b] for b in chosen])
-            yield chosen, self.tokens[where], present.astype(self.tokens.dtype)
+        while start < len(chosen):
+            most = BATCH_ELEMENTS // (int(lengths[start]) * dim) + 1
+            longest = lengths[start : start + most]
+            fits = np.arange(1, len(longest) + 1) * longest * dim <= BATCH_ELEMENTS
+            stop = start + max(1, int(fits.sum()))
+            which = chosen[start:stop]
+            places = np.arange(int(lengths[stop - 1]))
+            inside = places < lengths[start:stop, None]
+            where = self.order[np.where(inside, self.bounds[which][:, None] + places, 0)]
+            yield which, where, self.tokens[where], inside.astype(self.tokens.dtype)
             start = stop
+
+    def shaped(self, flat: Array) -> Any:
+        """What was computed per token, in the order of the tokens, in the form of the prompts."""
+        if self.form == "array":
+            return flat.reshape(len(self.groups), -1, *flat.shape[1:])
+        return np.split(flat, self.bounds[1:-1]) if self.form == "list" else flat
+
+
+def _bounds(lengths: Any) -> IntArray:
+    return np.concatenate([[0], np.cumsum(lengths)])
+
+
+def _as_groups(groups: Any, n: int) -> Array:
+    groups = np.asarray(groups)
+    if groups.shape != (n,):
+        raise ValueError(
+            f"groups has shape {groups.shape}, expected one entry for each of the {n} tokens"
+        )
+    null: Any = groups != groups
+    if groups.dtype.kind == "O":
+        null = [group is None or group != group for group in groups]
+    missing = np.flatnonzero(null)
+    if len(missing):
+        raise ValueError(
+            f"token {missing[0]} has no group ({len(missing)} have none): drop them or name one"
+        )
+    return np.asarray(groups)
+
+
+def _in_threads(work: Callable[[Any], None], batches: Iterator[Any]) -> None:
+    """Work on batches in as many threads as the BLAS would use, each with a BLAS of one thread.
+
+    Threads of a BLAS that shares out matrices this small spend their time waiting.
+    """
+    threads = [lib["num_threads"] for lib in threadpool_info() if lib["user_api"] == "blas"]
+    with (
+        threadpool_limits(limits=1, user_api="blas"),
+        ThreadPoolExecutor(max(threads, default=1)) as pool,
+    ):
+        for _ in pool.map(work, batches):
+            pass
 
 
 def _as_tokens(array: Any, name: str) -> FloatArray:
@@ -136,12 +204,16 @@ class InContextClustering(BaseEstimator):  # type: ignore[misc]
 
     Parameters
     ----------
-    n_clusters : int, default=2
-        Clusters K in every prompt; at most the number of features, and of the shortest prompt.
+    n_clusters : int or "auto", default="auto"
+        Clusters K in every prompt, at most the number of features and of the shortest prompt's
+        tokens; "auto" chooses for each prompt by BIC.
     max_iter : int, default=50
         Most attention steps.
     tol : float, default=1e-4
         Stop when no prompt's mean log-likelihood rises by more.
+    on_error : {"raise", "skip"}, default="raise"
+        What a prompt with too few tokens or numbers that are not finite does: stop the fit, or get
+        label -1, weights of zero and an entry in `errors_`.
     random_state : int, RandomState or None, default=None
         Draws the starts.
 
@@ -150,13 +222,19 @@ class InContextClustering(BaseEstimator):  # type: ignore[misc]
     labels_ : ndarray of shape (B, L), or a list of arrays, or ndarray of shape (n,)
         In the form of the prompts: (L,) for a single one, a list for a list, flat for tokens with
         groups.
+    n_clusters_ : ndarray of shape (B,)
+        Clusters of each prompt; 0 for one that was skipped.
     cluster_centers_ : ndarray of shape (B, K, d)
+        K is the largest number of clusters; NaN beyond a prompt's own.
     weights_ : ndarray of shape (B, K)
+        0 beyond a prompt's own.
     noise_variance_ : ndarray of shape (B,)
     log_likelihood_ : ndarray of shape (B,)
         Mean per token.
     groups_ : ndarray of shape (B,)
         The groups in the order of the attributes above; numbers of the prompts without groups.
+    errors_ : dict
+        Why prompts were skipped, by group.
 
     Examples
     --------
@@ -167,21 +245,24 @@ class InContextClustering(BaseEstimator):  # type: ignore[misc]
     >>> y = rng.integers(0, 3, (100, 50))
     >>> prompts = np.take_along_axis(centres[:, 0], y[..., None], 1)
     >>> prompts = prompts + 0.1 * rng.standard_normal(prompts.shape)
-    >>> InContextClustering(3, random_state=0).fit_predict(prompts).shape
-    (100, 50)
+    >>> model = InContextClustering(random_state=0).fit(prompts)
+    >>> model.labels_.shape, np.unique(model.n_clusters_)
+    ((100, 50), array([3]))
     """
 
     def __init__(
         self,
-        n_clusters: int = 2,
+        n_clusters: int | Literal["auto"] = "auto",
         *,
         max_iter: int = 50,
         tol: float = 1e-4,
+        on_error: Literal["raise", "skip"] = "raise",
         random_state: int | np.random.RandomState | None = None,
     ) -> None:
         self.n_clusters = n_clusters
         self.max_iter = max_iter
         self.tol = tol
+        self.on_error = on_error
         self.random_state = random_state
 
     def fit(self, prompts: Any, y: object = None, groups: Array | None = None) -> Self:
@@ -205,54 +286,150 @@ class InContextClustering(BaseEstimator):  # type: ignore[misc]
         ValueError
             Naming the prompt that cannot be clustered, and why.
         """
-        check_integer("n_clusters", self.n_clusters, 1)
+        k = self.n_clusters
+        if k != "auto":
+            check_integer("n_clusters", k, 1)
         check_integer("max_iter", self.max_iter, 1)
         check_number("tol", self.tol, 0.0)
+        check_choice("on_error", self.on_error, ("raise", "skip"))
         given = Prompts.of(prompts, groups)
-        dim, k = given.tokens.shape[1], self.n_clusters
-        if k > dim:
+        dim = given.tokens.shape[1]
+        if k != "auto" and k > dim:
             raise ValueError(f"n_clusters={k} is more than the {dim} features")
-        for name, own in zip(given.names, given.rows, strict=True):
-            if len(own) < k:
-                raise ValueError(f"{name} has {len(own)} tokens, fewer than n_clusters={k}")
+        faults = given.faults(1 if k == "auto" else k)
+        if faults and self.on_error == "raise":
+            raise ValueError(next(iter(faults.values())))
+        sound = np.setdiff1d(np.arange(len(given.groups)), list(faults))
         seed = check_random_state(self.random_state).randint(2**31)
-        batch, dtype = len(given.rows), given.tokens.dtype
-        self.cluster_centers_ = np.empty((batch, k, dim), dtype)
-        self.weights_ = np.empty((batch, k), dtype)
-        self.noise_variance_ = np.empty(batch, dtype)
-        self.log_likelihood_ = np.empty(batch)
-        flat = np.empty(len(given.tokens), dtype=np.intp)
-        # Threads of a BLAS that shares out matrices this small spend their time waiting.
-        with threadpool_limits(limits=1, user_api="blas"):
-            for chosen, tokens, present in given.batches():
-                rng = np.random.default_rng(seed)  # each batch as if alone
-                found = cluster_prompts(
-                    tokens, present, k, rng, max_iter=self.max_iter, tol=self.tol
-                )
-                self._store(chosen, found)
-                flat[np.concatenate([given.rows[b] for b in chosen])] = found.labels[present > 0]
-        if groups is not None:
-            self.groups_ = np.unique(np.asarray(groups))
-            self.labels_: Any = flat
-        else:
-            self.groups_ = np.arange(batch)
-            parts = [flat[own] for own in given.rows]
-            single = np.ndim(prompts[0]) == 1
-            self.labels_ = (
-                parts
-                if isinstance(prompts, list | tuple) and not single
-                else parts[0]
-                if single
-                else np.array(parts)
-            )
+        labels = np.full(len(given.tokens), -1, dtype=np.intp)
+        parts: list[tuple[IntArray, PromptClusters]] = []
+
+        def work(batch: tuple[IntArray, IntArray, FloatArray, FloatArray]) -> None:
+            which, where, tokens, present = batch
+            rng = np.random.default_rng(seed)  # each batch as if alone
+            settings: dict[str, Any] = {"max_iter": self.max_iter, "tol": self.tol}
+            if k == "auto":
+                found = choose_clusters(tokens, present, rng, **settings)
+            else:
+                own = cluster_prompts(tokens, present, k, rng, **settings)
+                found = [(np.arange(len(which)), own)]
+            for rows, clusters in found:
+                inside = present[rows] > 0
+                labels[where[rows][inside]] = clusters.labels[inside]
+                parts.append((which[rows], clusters._replace(attention=None)))
+
+        _in_threads(work, given.batches(sound))
+        self._store(given, parts)
+        self.errors_ = {given.groups[b : b + 1].tolist()[0]: why for b, why in faults.items()}
+        self.labels_: Any = given.shaped(labels)
         return self
 
     def fit_predict(self, prompts: Any, y: object = None, groups: Array | None = None) -> Any:
         """Labels of every token, in the form of the prompts; see `fit`."""
         return self.fit(prompts, groups=groups).labels_
 
-    def _store(self, chosen: IntArray, found: PromptClusters) -> None:
-        self.cluster_centers_[chosen] = found.centroids
-        self.weights_[chosen] = found.weights
-        self.noise_variance_[chosen] = found.noise_variance
-        self.log_likelihood_[chosen] = found.log_likelihood
+    def _store(self, given: Prompts, parts: list[tuple[IntArray, PromptClusters]]) -> None:
+        batch, dim = len(given.groups), given.tokens.shape[1]
+        most = max((found.weights.shape[1] for _, found in parts), default=0)
+        self.groups_ = given.groups
+        self.n_clusters_ = np.zeros(batch, dtype=np.intp)
+        self.cluster_centers_ = np.full((batch, most, dim), np.nan, given.tokens.dtype)
+        self.weights_ = np.zeros((batch, most), given.tokens.dtype)
+        self.noise_variance_ = np.full(batch, np.nan, given.tokens.dtype)
+        self.log_likelihood_ = np.full(batch, np.nan)
+        for which, found in parts:
+            k = found.weights.shape[1]
+            self.n_clusters_[which] = k
+            self.cluster_centers_[which, :k] = found.centroids
+            self.weights_[which, :k] = found.weights
+            self.noise_variance_[which] = found.noise_variance
+            self.log_likelihood_[which] = found.log_likelihood
+
+
+class InContextAttention(TransformerMixin, BaseEstimator):  # type: ignore[misc]
+    """Quantise the tokens of each prompt by the layer without parameters.
+
+    T(x) = (c/L) sum_k <x, x_k> x_k pulls each token towards the centres of its own prompt: a
+    direction of variance lambda_i is scaled by c lambda_i, so that noise, whose variance is small,
+    is shrunk. Nothing is fitted.
+
+    Parameters
+    ----------
+    n_layers : int, default=1
+        Layers stacked, each on the output of the one before. Each sharpens the quantisation, but
+        also favours the stronger of unequal directions, more so with each layer.
+    temperature : float or "auto", default="auto"
+        Scale c. "auto" keeps the length of the signal for each prompt and layer (`quantise`); a
+        number is used as it is, and stacked layers then shrink or blow up their tokens.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from attnclust import InContextAttention
+    >>> rng = np.random.default_rng(0)
+    >>> y = rng.integers(0, 2, 400)
+    >>> tokens = np.eye(20)[y] + 0.1 * rng.standard_normal((400, 20))
+    >>> quantised = InContextAttention(n_layers=2).fit_transform(tokens)
+    >>> [round(float(x[y == 0].var(0).sum()), 3) for x in (tokens, quantised)]
+    [0.197, 0.017]
+    """
+
+    def __init__(self, n_layers: int = 1, *, temperature: float | Literal["auto"] = "auto") -> None:
+        self.n_layers = n_layers
+        self.temperature = temperature
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return True
+
+    def fit(self, prompts: Any, y: object = None) -> Self:
+        """Check the parameters; there is nothing to fit.
+
+        Parameters
+        ----------
+        prompts, y : object
+            Ignored.
+
+        Returns
+        -------
+        InContextAttention
+        """
+        check_integer("n_layers", self.n_layers, 1)
+        if self.temperature != "auto":
+            check_number("temperature", self.temperature, 0.0)
+        return self
+
+    def transform(self, prompts: Any, groups: Array | None = None) -> Any:
+        """Quantised tokens, in the form of the prompts.
+
+        Parameters
+        ----------
+        prompts, groups
+            As for `InContextClustering.fit`.
+
+        Returns
+        -------
+        array of shape (L, d), (B, L, d) or (n, d), or list of arrays
+            In the precision of the tokens.
+
+        Raises
+        ------
+        ValueError
+            Naming the prompt that is not finite.
+        """
+        self.fit(prompts)
+        given = Prompts.of(prompts, groups)
+        faults = given.faults(1)
+        if faults:
+            raise ValueError(next(iter(faults.values())))
+        out = np.empty_like(given.tokens)
+        c = None if self.temperature == "auto" else self.temperature
+
+        def work(batch: tuple[IntArray, IntArray, FloatArray, FloatArray]) -> None:
+            _, where, tokens, present = batch
+            for _ in range(self.n_layers):
+                tokens = quantise(tokens, present, c)
+            inside = present > 0
+            out[where[inside]] = tokens[inside]
+
+        _in_threads(work, given.batches(np.arange(len(given.groups))))
+        return given.shaped(out)
