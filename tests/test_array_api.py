@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from attnclust import attention
-from attnclust.incontext import choose_clusters, cluster_prompts, to_host
+from attnclust.arrays import to_host
+from attnclust.incontext import choose_clusters, cluster_prompts
 
 rng = np.random.default_rng(0)
 CENTRES = rng.standard_normal((6, 3, 8))

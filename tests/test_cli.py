@@ -393,3 +393,71 @@ def test_a_stopped_reproduction_keeps_what_is_done(tmp_path):
     assert said.count("\n") == 1
     assert "run again to go on" in said
     assert {path.name for path in tmp_path.iterdir()} == kept
+
+
+@pytest.fixture
+def documents(tmp_path):
+    """Sets of 1 to 3 clusters, shuffled, with text along."""
+    rng = np.random.default_rng(0)
+    parts = []
+    for doc, k in (("a", 1), ("b", 3), ("c", 2)):
+        y = np.arange(30) % k
+        X = 2.0 * np.eye(6)[y] + 0.1 * rng.standard_normal((30, 6))
+        parts += [(doc, int(own), x.astype(np.float32)) for own, x in zip(y, X, strict=True)]
+    parts = [parts[n] for n in rng.permutation(len(parts))]
+    table = pa.table(
+        {
+            "doc_id": [doc for doc, _, _ in parts],
+            "truth": [own for _, own, _ in parts],
+            "embedding": [x.tolist() for _, _, x in parts],
+        }
+    )
+    path = tmp_path / "documents.parquet"
+    pa.parquet.write_table(table, path)
+    return path
+
+
+def test_incontext_clusters_each_group_by_itself(documents, tmp_path):
+    out = tmp_path / "out"
+    options = ["--group-column", "doc_id", "--vectors", "embedding", "--out", out]
+    done = run("incontext", documents, *options)
+    assert "1 with 1, 1 with 2, 1 with 3" in done.stdout
+    table = pa.parquet.read_table(out / "labels.parquet").to_pandas()
+    for _, own in table.groupby("doc_id"):
+        assert len(own.groupby(["truth", "cluster"])) == own["truth"].nunique()
+    assert (table["confidence"] > 0.9).all()
+    groups = pa.parquet.read_table(out / "groups.parquet").to_pandas()
+    assert groups["clusters"].tolist() == [1, 3, 2]
+    assert groups["rows"].tolist() == [30, 30, 30]
+    summary = json.loads((out / "summary.json").read_text())
+    assert summary["groups_by_clusters"] == {"1": 1, "2": 1, "3": 1}
+
+
+def test_incontext_on_an_archive_of_arrays(tmp_path):
+    X = np.random.default_rng(0).standard_normal((40, 5))
+    np.savez(tmp_path / "x.npz", X=X, doc=np.repeat([3, 7], 20))
+    out = tmp_path / "out"
+    done = run(
+        "incontext", tmp_path / "x.npz", "--group-column", "doc", "-k", 2, "-o", out, "--json"
+    )
+    assert json.loads(done.stdout)["groups_by_clusters"] == {"2": 2}
+    assert (out / "groups.csv").read_text().startswith('"doc","rows","clusters"')
+
+
+def test_incontext_says_which_group_is_at_fault(documents, tmp_path):
+    table = pa.parquet.read_table(documents)
+    rows = table.to_pylist()
+    rows[4]["doc_id"] = None
+    path = tmp_path / "null.parquet"
+    pa.parquet.write_table(pa.Table.from_pylist(rows), path)
+    options = ["--group-column", "doc_id", "--out", tmp_path / "out"]
+    assert "row 4 (counted from 0) has no 'doc_id'" in fails("incontext", path, *options)
+    rows[4] = {**rows[5], "doc_id": "lonely"}
+    pa.parquet.write_table(pa.Table.from_pylist(rows), path)
+    said = fails("incontext", path, *options, "--clusters", 2)
+    assert "group 'lonely' has 1 tokens, fewer than n_clusters=2" in said
+    assert not (tmp_path / "out").exists()
+    done = run("incontext", path, *options, "--clusters", 2, "--on-error", "skip")
+    assert "skipped: group 'lonely' has 1 tokens" in done.stdout
+    said = run("incontext", path, *options, "--clusters", "many", code=2).stderr
+    assert "a number or auto" in said

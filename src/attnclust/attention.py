@@ -17,9 +17,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from array_api_compat import array_namespace, device
-
 from attnclust._typing import ApiArray
+from attnclust.arrays import like, namespace
 
 
 def linear_attention(tokens: ApiArray, heads: ApiArray, temperature: Any) -> ApiArray:
@@ -65,7 +64,7 @@ def matrix_attention(
     array of shape (..., L, d)
     """
     xp, tokens = _floating(tokens)
-    query, key = (_like(one, tokens) for one in (query, key))
+    query, key = (like(one, tokens) for one in (query, key))
     values = xp.matrix_transpose(tokens @ xp.matrix_transpose(key)) @ tokens
     return (tokens @ xp.matrix_transpose(query)) @ (_scale(temperature, tokens) * values)
 
@@ -117,11 +116,11 @@ def quantise(tokens: ApiArray, present: ApiArray, temperature: Any = None) -> Ap
     np.float64(0.0)
     """
     xp, tokens = _floating(tokens)
-    present = _like(present, tokens)
+    present = like(present, tokens)
     c = signal_temperature(tokens, present) if temperature is None else temperature
     shown = tokens * present[..., None]
     length = xp.sum(present, axis=-1)
-    return in_context_attention(shown, _like(c, tokens) * tokens.shape[-2] / length)
+    return in_context_attention(shown, like(c, tokens) * tokens.shape[-2] / length)
 
 
 def softmax_attention(
@@ -162,7 +161,7 @@ def softmax_attention(
     """
     xp, tokens = _floating(tokens)
     centroids, log_weights, variance = (
-        _like(one, tokens) for one in (centroids, log_weights, noise_variance)
+        like(one, tokens) for one in (centroids, log_weights, noise_variance)
     )
     if not xp.all(variance > 0):
         raise ValueError(f"noise_variance must be positive, got {noise_variance!r}")
@@ -203,13 +202,14 @@ def signal_temperature(tokens: ApiArray, present: ApiArray | None = None) -> Api
     """
     xp, tokens = _floating(tokens)
     length, dim = tokens.shape[-2:]
-    share = xp.ones(tokens.shape[:-1], dtype=tokens.dtype, device=device(tokens))
-    share = share if present is None else _like(present, tokens)
+    share = xp.ones_like(tokens[..., 0]) if present is None else like(present, tokens)
     total = xp.sum(share, axis=-1)
     weighted = tokens * xp.sqrt(share / total[..., None])[..., None]
     across = xp.matrix_transpose(weighted)
-    values = xp.linalg.eigvalsh(weighted @ across if length < dim else across @ weighted)
-    values = xp.clip(xp.flip(values, axis=-1), min=0.0)
+    gram = weighted @ across if length < dim else across @ weighted
+    # Single precision would show in every digit of the output that the scale multiplies.
+    values = xp.linalg.eigvalsh(xp.astype(gram, xp.float64))
+    values, total = xp.clip(xp.flip(values, axis=-1), min=0.0), xp.astype(total, xp.float64)
     trace = xp.sum(values, axis=-1, keepdims=True)
     # Noise of all but r directions, and r by its edge; from r = 0 both settle within a few turns.
     edge = (1 + xp.sqrt(dim / total)) ** 2
@@ -225,12 +225,13 @@ def signal_temperature(tokens: ApiArray, present: ApiArray | None = None) -> Api
     # A prompt of pure noise at d = 1 has nothing left: then its eigenvalue is the signal.
     own = xp.where(xp.sum(own, axis=-1, keepdims=True) > 0, own, signal * values)
     scaled = xp.sum(values**2 * own, axis=-1)
-    return xp.sqrt(xp.sum(own, axis=-1) / xp.where(scaled > 0, scaled, xp.ones_like(scaled)))
+    square = xp.sum(own, axis=-1) / xp.where(scaled > 0, scaled, xp.ones_like(scaled))
+    return xp.astype(xp.sqrt(square), tokens.dtype)
 
 
 def _floating(tokens: ApiArray) -> tuple[Any, ApiArray]:
     """The tokens' library, and the tokens as real numbers of at least single precision."""
-    xp = array_namespace(tokens)
+    xp = namespace(tokens)
     if tokens.shape[-2] == 0:
         raise ValueError("a prompt needs at least one token")
     if xp.isdtype(tokens.dtype, "real floating") and xp.finfo(tokens.dtype).bits >= 32:
@@ -239,12 +240,6 @@ def _floating(tokens: ApiArray) -> tuple[Any, ApiArray]:
     return xp, xp.astype(tokens, xp.float64 if wide else xp.float32)
 
 
-def _like(values: Any, tokens: ApiArray) -> ApiArray:
-    """Values as an array of the tokens' library, precision and device."""
-    xp = array_namespace(tokens)
-    return xp.asarray(values, dtype=tokens.dtype, device=device(tokens))
-
-
 def _scale(temperature: Any, tokens: ApiArray) -> ApiArray:
     """C / L, shape (..., 1, 1)."""
-    return _like(temperature, tokens)[..., None, None] / tokens.shape[-2]
+    return like(temperature, tokens)[..., None, None] / tokens.shape[-2]

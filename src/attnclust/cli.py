@@ -1,4 +1,4 @@
-"""The command line: fit, predict, inspect, reproduce. Heavy modules load inside the commands."""
+"""The command line. Heavy modules load inside the commands."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from attnclust.console import (
     answering,
     outputs,
     print_claims,
+    print_groups,
     print_table,
     require,
     tracking,
@@ -56,6 +57,13 @@ class Solver(StrEnum):
 
     fixed_point = "fixed_point"
     pgd = "pgd"
+
+
+class OnError(StrEnum):
+    """What a faulty set does."""
+
+    stop = "raise"
+    skip = "skip"
 
 
 File = Annotated[Path, typer.Argument(help=".npy, .npz, .csv, .tsv, .parquet or .feather.")]
@@ -190,6 +198,84 @@ def predict(
         summary["seconds"] = {"read": reading.seconds, "predict": predicting.seconds}
         _record(summary, folder, out)
     _answer(summary, as_json=as_json, quiet=quiet)
+
+
+@app.command()
+def incontext(
+    file: File,
+    group_column: Annotated[
+        str, typer.Option(metavar="COLUMN", help="Rows of one value are one set.")
+    ],
+    out: Out,
+    clusters: Annotated[
+        str, typer.Option("--clusters", "-k", help="Number of clusters in each set, or auto.")
+    ] = "auto",
+    vectors: VectorColumns = None,
+    keep: Keep = None,
+    on_error: Annotated[
+        OnError, typer.Option(help="What a set that cannot be clustered does.")
+    ] = OnError.stop,
+    seed: Annotated[int, typer.Option(help="Seed; the same one repeats the result.")] = 0,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Cluster each set of vectors of FILE by itself: the rows of one document, image, session."""
+    if clusters != "auto" and not clusters.isdecimal():
+        raise typer.BadParameter("a number or auto", param_hint="--clusters")
+    with answering(quiet) as stage, outputs(out, file) as folder:
+        with stage("loading"):
+            import numpy as np
+            import pyarrow as pa
+
+            from attnclust.files import InputError, write_labels, write_table
+            from attnclust.prompts import InContextClustering
+        with stage(f"reading {file.name}") as reading:
+            rows = _read(file, vectors, group_column, keep)
+            groups = rows.known
+            missing = [] if groups is None else [n for n, g in enumerate(groups) if g is None]
+            if missing:
+                raise InputError(
+                    f"{file}: row {missing[0]} (counted from 0) has no {group_column!r} "
+                    f"({len(missing)} have none): fill it or drop such rows"
+                )
+        model = InContextClustering(
+            "auto" if clusters == "auto" else int(clusters),
+            on_error="skip" if on_error is OnError.skip else "raise",
+            random_state=seed,
+        )
+        with _naming(file, rows), stage(f"clustering {rows.X.shape[0]:,} rows") as fitting:
+            model.fit(rows.X, groups=groups)
+        with stage("writing"):
+            suffix = file.suffix.lower()
+            write_labels(folder, suffix, model.labels_, model.confidence_, rows.carried)
+            names = model.groups_.tolist()
+            table = {
+                group_column: names,
+                "rows": model.sizes_,
+                "clusters": model.n_clusters_,
+                "noise_variance": model.noise_variance_,
+                "error": [model.errors_.get(name) for name in names],
+            }
+            kind = ".csv" if suffix == ".npz" else suffix
+            write_table(pa.table(table), folder / f"groups{kind}")
+        counts = np.bincount(model.n_clusters_)
+        summary: dict[str, Any] = {
+            "command": "incontext",
+            "version": __version__,
+            "file": str(file),
+            "rows": int(rows.X.shape[0]),
+            "features": int(rows.X.shape[1]),
+            "groups": len(names),
+            "skipped": {str(name): why for name, why in model.errors_.items()},
+            "groups_by_clusters": {str(k): int(n) for k, n in enumerate(counts) if n and k},
+            "parameters": model.get_params(),
+            "seconds": {"read": reading.seconds, "fit": fitting.seconds},
+        }
+        _record(summary, folder, out)
+    if as_json:
+        print(json.dumps(summary))
+    elif not quiet:
+        print_groups(summary)
 
 
 @app.command()

@@ -200,6 +200,23 @@ def print_table(summary: dict[str, Any]) -> None:
         console.print(f"  {line}", soft_wrap=True, markup=False)
 
 
+def print_groups(summary: dict[str, Any]) -> None:
+    """How many groups have how many clusters, for people."""
+    counts = summary["groups_by_clusters"].items()
+    shown = ", ".join(f"{n:,} with {k}" for k, n in counts) or "none"
+    lines = [
+        f"{summary['groups']:,} groups of {summary['rows']:,} rows",
+        f"clusters: {shown}",
+        *(f"skipped: {why}" for why in list(summary["skipped"].values())[:10]),
+        "seconds: " + ", ".join(f"{k} {v:.2f}" for k, v in summary["seconds"].items()),
+        *(f"wrote {name}" for name in summary["outputs"]),
+    ]
+    if len(summary["skipped"]) > 10:
+        lines.insert(-1, f"and {len(summary['skipped']) - 10} more skipped")
+    for line in lines:
+        print(f"  {line}")
+
+
 def print_claims(rows: list[dict[str, Any]], page: Path) -> None:
     """Verdicts of the claims for people, and the settings in which one does not hold."""
     from rich.console import Console

@@ -181,7 +181,7 @@ def _known(path: Path, name: str, values: list[Any]) -> Array:
     known = np.empty(len(values), dtype=object)
     known[:] = [None if v is None or v == "" or v != v else v for v in values]
     if all(value is None for value in known):
-        raise InputError(f"{path}: {name!r} holds no labels: leave out --label-column")
+        raise InputError(f"{path}: column {name!r} has no value in any row: leave it out")
     return known
 
 
@@ -391,11 +391,23 @@ def write_labels(
             if table.num_columns
             else pa.table({name: values})
         )
-    if suffix == ".parquet":
+    write_table(table, path)
+    return path
+
+
+def write_table(table: pa.Table, path: Path) -> None:
+    """Write a table in the format of the path's suffix.
+
+    Parameters
+    ----------
+    table : pyarrow.Table
+    path : path
+        .csv, .tsv, .parquet or .feather.
+    """
+    if path.suffix == ".parquet":
         pa.parquet.write_table(table, path)
-    elif suffix == ".feather":
+    elif path.suffix == ".feather":
         pa.feather.write_feather(table, str(path))
     else:
-        options: Any = pa.csv.WriteOptions(delimiter="," if suffix == ".csv" else "\t")
+        options: Any = pa.csv.WriteOptions(delimiter="," if path.suffix == ".csv" else "\t")
         pa.csv.write_csv(table, path, write_options=options)
-    return path

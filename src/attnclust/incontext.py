@@ -13,9 +13,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from array_api_compat import array_namespace, device, is_numpy_namespace, to_device
 
 from attnclust._typing import ApiArray, Array
+from attnclust.arrays import like, namespace, take, to_host
 from attnclust.contrast import TOLERANCE, least_alignment
 from attnclust.manifold import random_orthonormal
 
@@ -83,7 +83,7 @@ class PromptClusters(NamedTuple):
     @property
     def labels(self) -> ApiArray:
         """The cluster that each token attends to most: shape (B, L)."""
-        return array_namespace(self.attention).argmax(self.attention, axis=-1)
+        return namespace(self.attention).argmax(self.attention, axis=-1)
 
 
 def cluster_prompts(
@@ -129,7 +129,7 @@ def cluster_prompts(
            [1., 1.],
            [1., 1.]])
     """
-    xp = array_namespace(tokens)
+    xp = namespace(tokens)
     share = present / xp.sum(present, axis=1, keepdims=True)
     mean = share[:, None, :] @ tokens
     keys = _normalize(tokens - mean, share, n_clusters)
@@ -157,40 +157,9 @@ def cluster_prompts(
     return found._replace(centroids=found.centroids + mean)
 
 
-def take(array: ApiArray, rows: ApiArray) -> ApiArray:
-    """Rows of an array of any library, by a NumPy array of positions.
-
-    Parameters
-    ----------
-    array : array of shape (B, ...)
-    rows : NumPy integer array of shape (b,)
-
-    Returns
-    -------
-    array of shape (b, ...)
-    """
-    xp = array_namespace(array)
-    return xp.take(array, xp.asarray(rows, device=device(array)), axis=0)
-
-
-def to_host(array: ApiArray) -> Array:
-    """Real numbers of any library and device as a NumPy array of their own.
-
-    Parameters
-    ----------
-    array : array
-
-    Returns
-    -------
-    NumPy array of the same shape
-    """
-    near = array if "cpu" in str(device(array)).lower() else to_device(array, "cpu")
-    return np.array(np.from_dlpack(near))
-
-
-def _on_host(flags: ApiArray, like: ApiArray) -> Array:
+def _on_host(flags: ApiArray, numbers: ApiArray) -> Array:
     """Booleans as NumPy's own; not all libraries hand them over as they are."""
-    return to_host(array_namespace(like).astype(flags, like.dtype)) > 0
+    return to_host(namespace(numbers).astype(flags, numbers.dtype)) > 0
 
 
 def eigenpairs(y: ApiArray, share: ApiArray, count: int) -> tuple[ApiArray, ApiArray]:
@@ -210,7 +179,7 @@ def eigenpairs(y: ApiArray, share: ApiArray, count: int) -> tuple[ApiArray, ApiA
         Decreasing.
     axes : array of shape (B, d, count)
     """
-    xp = array_namespace(y)
+    xp = namespace(y)
     weighted = y * xp.sqrt(share)[..., None]
     across = xp.matrix_transpose(weighted)
     length, dim = y.shape[1:]
@@ -225,7 +194,7 @@ def eigenpairs(y: ApiArray, share: ApiArray, count: int) -> tuple[ApiArray, ApiA
 
 
 def _normalize(y: ApiArray, share: ApiArray, k: int) -> Keys:
-    xp = array_namespace(y)
+    xp = namespace(y)
     dim = y.shape[2]
     mean_square = xp.sum(share * xp.sum(y * y, axis=-1), axis=1)
     values, axes = eigenpairs(y, share, k - 1)
@@ -234,7 +203,7 @@ def _normalize(y: ApiArray, share: ApiArray, k: int) -> Keys:
     if k > 1:
         signal = xp.maximum(signal, FLOOR * xp.clip(values[:, :1], min=TINY))
     root = xp.sqrt(signal)
-    constant = xp.ones((*y.shape[:2], 1), dtype=y.dtype, device=device(y))
+    constant = xp.ones_like(y[:, :, :1])
     z = xp.concat([y @ (axes / root[:, None, :]), constant], axis=2)
     noise = xp.concat([variance[:, None] / signal, xp.zeros_like(constant[:, 0, :])], axis=1)
     floor = 8 * float(xp.finfo(y.dtype).eps) * xp.clip(mean_square / dim, min=TINY)
@@ -246,7 +215,7 @@ def _from_start(
     keys: Keys, rng: np.random.Generator, max_iter: int, tol: float
 ) -> tuple[PromptClusters, ApiArray]:
     """Clusters from one start, and which prompts' contrast fell short of its promise."""
-    xp = array_namespace(keys.z)
+    xp = namespace(keys.z)
     heads, score, quality = _fixed_point(keys.z, keys.share, keys.noise, rng)
     k = heads.shape[1]
     heads = heads * _sign(score)[..., None]
@@ -260,7 +229,7 @@ def _from_start(
 
 def _sign(x: ApiArray) -> ApiArray:
     """-1 where negative, else 1."""
-    xp = array_namespace(x)
+    xp = namespace(x)
     return 1 - 2 * xp.astype(x < 0, x.dtype)
 
 
@@ -268,10 +237,10 @@ def _fixed_point(
     z: ApiArray, share: ApiArray, noise: ApiArray, rng: np.random.Generator
 ) -> tuple[ApiArray, ApiArray, ApiArray]:
     """`contrast.fixed_point` of the third moment for all prompts at once: heads, E[u], quality."""
-    xp = array_namespace(z)
+    xp = namespace(z)
     k = z.shape[2]
     mean = share[:, None, :] @ z
-    start = xp.asarray(random_orthonormal(rng, k, k).tolist(), dtype=z.dtype, device=device(z))
+    start = like(random_orthonormal(rng, k, k), z)
     heads = start * _sign(share[:, None, :] @ (z * z * z))
     across = _contiguous(xp.matrix_transpose(z))
     for _ in range(FIXED_POINT_STEPS):
@@ -298,20 +267,20 @@ def polar_factors(A: ApiArray) -> ApiArray:
     -------
     array of shape (..., K, K)
     """
-    xp = array_namespace(A)
+    xp = namespace(A)
     left, _, right = xp.linalg.svd(A, full_matrices=False)
     return left @ right
 
 
 def _contiguous(A: ApiArray) -> ApiArray:
     """A transposed view copied, which makes NumPy's products faster."""
-    return np.ascontiguousarray(A) if is_numpy_namespace(array_namespace(A)) else A
+    return np.ascontiguousarray(A) if isinstance(A, np.ndarray) else A
 
 
 def _gradient(
     across: ApiArray, z: ApiArray, share: ApiArray, noise: ApiArray, mean: ApiArray, heads: ApiArray
 ) -> tuple[ApiArray, ApiArray]:
-    xp = array_namespace(z)
+    xp = namespace(z)
     u = heads @ across
     blurred = heads * noise[:, None, :]
     q = xp.sum(blurred * heads, axis=-1, keepdims=True)
@@ -330,7 +299,7 @@ def _attend(
 ) -> PromptClusters:
     """Softmax-attention (EM) steps until every prompt stands still."""
     y, share, mean_square = keys.y, keys.share, keys.mean_square
-    xp = array_namespace(y)
+    xp = namespace(y)
     dim = y.shape[2]
     across = _contiguous(xp.matrix_transpose(y))
     previous = None
@@ -392,7 +361,7 @@ def choose_clusters(
     >>> [(where.tolist(), part.weights.shape[1]) for where, part in found]
     [([0], 1), ([1], 3)]
     """
-    xp = array_namespace(tokens)
+    xp = namespace(tokens)
     lengths = to_host(xp.sum(xp.astype(present > 0, tokens.dtype), axis=1))
     dim = tokens.shape[2]
     best = np.full(len(lengths), np.inf)

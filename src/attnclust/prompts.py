@@ -222,6 +222,8 @@ class InContextClustering(BaseEstimator):  # type: ignore[misc]
     labels_ : ndarray of shape (B, L), or a list of arrays, or ndarray of shape (n,)
         In the form of the prompts: (L,) for a single one, a list for a list, flat for tokens with
         groups.
+    confidence_ : as labels_
+        Largest posterior of each token; 0 where it has no label.
     n_clusters_ : ndarray of shape (B,)
         Clusters of each prompt; 0 for one that was skipped.
     cluster_centers_ : ndarray of shape (B, K, d)
@@ -233,6 +235,8 @@ class InContextClustering(BaseEstimator):  # type: ignore[misc]
         Mean per token.
     groups_ : ndarray of shape (B,)
         The groups in the order of the attributes above; numbers of the prompts without groups.
+    sizes_ : ndarray of shape (B,)
+        Tokens of each prompt.
     errors_ : dict
         Why prompts were skipped, by group.
 
@@ -302,6 +306,7 @@ class InContextClustering(BaseEstimator):  # type: ignore[misc]
         sound = np.setdiff1d(np.arange(len(given.groups)), list(faults))
         seed = check_random_state(self.random_state).randint(2**31)
         labels = np.full(len(given.tokens), -1, dtype=np.intp)
+        confidence = np.zeros(len(given.tokens), dtype=given.tokens.dtype)
         parts: list[tuple[IntArray, PromptClusters]] = []
 
         def work(batch: tuple[IntArray, IntArray, FloatArray, FloatArray]) -> None:
@@ -316,12 +321,14 @@ class InContextClustering(BaseEstimator):  # type: ignore[misc]
             for rows, clusters in found:
                 inside = present[rows] > 0
                 labels[where[rows][inside]] = clusters.labels[inside]
+                confidence[where[rows][inside]] = clusters.attention.max(-1)[inside]
                 parts.append((which[rows], clusters._replace(attention=None)))
 
         _in_threads(work, given.batches(sound))
         self._store(given, parts)
         self.errors_ = {given.groups[b : b + 1].tolist()[0]: why for b, why in faults.items()}
         self.labels_: Any = given.shaped(labels)
+        self.confidence_: Any = given.shaped(confidence)
         return self
 
     def fit_predict(self, prompts: Any, y: object = None, groups: Array | None = None) -> Any:
@@ -331,7 +338,7 @@ class InContextClustering(BaseEstimator):  # type: ignore[misc]
     def _store(self, given: Prompts, parts: list[tuple[IntArray, PromptClusters]]) -> None:
         batch, dim = len(given.groups), given.tokens.shape[1]
         most = max((found.weights.shape[1] for _, found in parts), default=0)
-        self.groups_ = given.groups
+        self.groups_, self.sizes_ = given.groups, given.lengths
         self.n_clusters_ = np.zeros(batch, dtype=np.intp)
         self.cluster_centers_ = np.full((batch, most, dim), np.nan, given.tokens.dtype)
         self.weights_ = np.zeros((batch, most), given.tokens.dtype)
