@@ -36,7 +36,7 @@ def main() -> None:
     lines = [
         f"# {N_RUNS} training runs as one array program, against a loop",
         "",
-        f"`python benchmarks/training.py`: L = {LENGTH}, {N_STEPS} steps, medians of {TURNS} turns.",
+        f"`python benchmarks/training.py`: L = {LENGTH}, {N_STEPS} steps, median of {TURNS} turns.",
         "",
         "| K, d, prompts per step | loop, s | batched, s | loop / batched | drawing prompts |",
         "| --- | --- | --- | --- | --- |",

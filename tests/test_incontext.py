@@ -59,7 +59,7 @@ def test_the_batched_fixed_point_equals_the_one_of_the_large_fit():
     share = np.full(y.shape[:2], 1 / 300)
     keys = _normalize(y, share, 3)
     z, noise = keys.z, keys.noise
-    heads, _, quality = _fixed_point(z, share, noise, np.random.default_rng(0))
+    heads, _, quality = _fixed_point(z, share, noise, np.random.default_rng(0), 30)
     for b in range(4):
         alone = fixed_point(z[b], np.ones(300), noise[b], np.random.default_rng(5))
         np.testing.assert_allclose(np.abs(alone.heads @ heads[b].T).max(0), 1, atol=2e-3)

@@ -1,4 +1,6 @@
+import runpy
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -114,3 +116,8 @@ def test_bad_sizes_are_refused():
         InContextAttention(0)
     assert "temperature=1" in repr(heads())
     assert "n_layers=2" in repr(InContextAttention(2))
+
+
+def test_the_example_trains_heads_inside_a_network():
+    path = Path(__file__).parent.parent / "examples" / "heads_in_a_network.py"
+    assert runpy.run_path(str(path))["main"]() > 0.95

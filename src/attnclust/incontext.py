@@ -19,7 +19,9 @@ from attnclust.arrays import like, namespace, take, to_host
 from attnclust.contrast import TOLERANCE, least_alignment
 from attnclust.manifold import random_orthonormal
 
-FIXED_POINT_STEPS = 30
+HEAD_STEPS = 30
+# Steps of heads and of attention that judge a number of clusters: a wrong one does not converge.
+JUDGE_STEPS = 10
 # Share of the largest signal eigenvalue below which a direction is noise in a short prompt.
 FLOOR = 1e-3
 TINY = 1e-30
@@ -95,6 +97,7 @@ def cluster_prompts(
     max_iter: int = 50,
     tol: float = 1e-4,
     n_starts: int = 4,
+    head_steps: int = HEAD_STEPS,
 ) -> PromptClusters:
     """Cluster each prompt by itself.
 
@@ -113,6 +116,8 @@ def cluster_prompts(
     n_starts : int
         Most starts of the fixed point for prompts whose contrast falls short of its promise, of
         which the likelihood then chooses.
+    head_steps : int
+        Most steps of the fixed point.
 
     Returns
     -------
@@ -133,14 +138,14 @@ def cluster_prompts(
     share = present / xp.sum(present, axis=1, keepdims=True)
     mean = share[:, None, :] @ tokens
     keys = _normalize(tokens - mean, share, n_clusters)
-    found, short = _from_start(keys, rng, max_iter, tol)
+    found, short = _from_start(keys, rng, max_iter, tol, head_steps)
     doubtful = _on_host(short, share)
     for _ in range(n_starts - 1):
         again = np.flatnonzero(doubtful)
         if len(again) == 0:
             break
         part = Keys(*(take(one, again) for one in keys))
-        other, short = _from_start(part, rng, max_iter, tol)
+        other, short = _from_start(part, rng, max_iter, tol, head_steps)
         better = other.log_likelihood > take(found.log_likelihood, again)
         better = _on_host(better, share)
         # One gather out of both: arrays of some libraries cannot be written into.
@@ -212,11 +217,11 @@ def _normalize(y: ApiArray, share: ApiArray, k: int) -> Keys:
 
 
 def _from_start(
-    keys: Keys, rng: np.random.Generator, max_iter: int, tol: float
+    keys: Keys, rng: np.random.Generator, max_iter: int, tol: float, head_steps: int
 ) -> tuple[PromptClusters, ApiArray]:
     """Clusters from one start, and which prompts' contrast fell short of its promise."""
     xp = namespace(keys.z)
-    heads, score, quality = _fixed_point(keys.z, keys.share, keys.noise, rng)
+    heads, score, quality = _fixed_point(keys.z, keys.share, keys.noise, rng, head_steps)
     k = heads.shape[1]
     heads = heads * _sign(score)[..., None]
     score = xp.clip(xp.abs(score), min=least_alignment(k))
@@ -234,7 +239,7 @@ def _sign(x: ApiArray) -> ApiArray:
 
 
 def _fixed_point(
-    z: ApiArray, share: ApiArray, noise: ApiArray, rng: np.random.Generator
+    z: ApiArray, share: ApiArray, noise: ApiArray, rng: np.random.Generator, head_steps: int
 ) -> tuple[ApiArray, ApiArray, ApiArray]:
     """`contrast.fixed_point` of the third moment for all prompts at once: heads, E[u], quality."""
     xp = namespace(z)
@@ -243,7 +248,7 @@ def _fixed_point(
     start = like(random_orthonormal(rng, k, k), z)
     heads = start * _sign(share[:, None, :] @ (z * z * z))
     across = _contiguous(xp.matrix_transpose(z))
-    for _ in range(FIXED_POINT_STEPS):
+    for _ in range(head_steps):
         gradient, score = _gradient(across, z, share, noise, mean, heads)
         turned = polar_factors(gradient)
         still = bool(xp.min(xp.abs(xp.sum(turned * heads, axis=-1))) > 1 - 1e-3)
@@ -372,8 +377,16 @@ def choose_clusters(
         if len(trying) == 0:
             break
         # One start tells: a poor one costs likelihood, and the next K is tried all the same.
-        part, mask = take(tokens, trying), take(present, trying)
-        found = cluster_prompts(part, mask, k, rng, max_iter=max_iter, tol=tol, n_starts=1)
+        found = cluster_prompts(
+            take(tokens, trying),
+            take(present, trying),
+            k,
+            rng,
+            max_iter=JUDGE_STEPS,
+            tol=tol,
+            n_starts=1,
+            head_steps=JUDGE_STEPS,
+        )
         own = lengths[trying]
         criterion = -2 * own * to_host(found.log_likelihood) + k * (dim + 1) * np.log(own)
         better = criterion < best[trying]

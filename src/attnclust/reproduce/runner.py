@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import inspect
 import json
+import re
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
@@ -46,7 +47,7 @@ class Run:
     version : str
         Of the library.
     source : str
-        Digest of the claim's own code.
+        Digest of the claim's code, and of the claims' that it builds on.
     """
 
     claim: str
@@ -62,8 +63,10 @@ class Run:
     ) -> Run:
         """The run that `measure` would make now with these settings."""
         claim = load_claim(claim_id)
-        code = inspect.getsource(cast(ModuleType, claim)).encode()
-        source = hashlib.sha256(code).hexdigest()[:16]
+        code = inspect.getsource(cast(ModuleType, claim))
+        for other in sorted(set(re.findall(r"attnclust\.reproduce\.(c\d\d)", code))):
+            code += inspect.getsource(cast(ModuleType, load_claim(other)))
+        source = hashlib.sha256(code.encode()).hexdigest()[:16]
         return cls(claim_id, quick, seeds or claim.SEEDS[quick], random_state, __version__, source)
 
 
