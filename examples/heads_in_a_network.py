@@ -4,8 +4,8 @@
 
 An autoencoder whose bottleneck is a linear attention layer: measurements of 50 numbers are encoded
 as tokens of 6, the layer's three heads quantise them, and the tied decoder tells the measurements
-again. Nothing is labelled. The risk makes the encoder keep the plane in which prompts vary together,
-and the regulariser, by which no token may score on two heads, turns each head to one cluster.
+again. Nothing is labelled. The risk makes the encoder keep the directions that prompts share, and
+the regulariser, by which no token may score on two heads, turns each head to one cluster.
 """
 
 import torch
