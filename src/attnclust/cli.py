@@ -28,16 +28,12 @@ from attnclust.console import (
 )
 
 if TYPE_CHECKING:
-    from attnclust._typing import FloatArray, IntArray
-    from attnclust.estimators import AttentionClustering
     from attnclust.files import Vectors
-
-CHUNK_ROWS = 65_536
 
 app = typer.Typer(
     help="Cluster vectors by attention heads.",
-    epilog="Exit codes: 0 done; 1 the input or the model file is at fault; 2 wrong usage; "
-    "3 the output cannot be written; 70 a defect of attnclust's own; 130 interrupted.",
+    epilog="Exit codes: 0 done; 1 the input, the model file or a missing extra is at fault; 2 "
+    "wrong usage; 3 the output cannot be written; 70 a defect of attnclust's own; 130 interrupted.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
@@ -132,6 +128,7 @@ def fit(
             from attnclust.estimators import AttentionClustering
             from attnclust.files import write_labels
             from attnclust.persistence import save_model
+            from attnclust.summary import confidences, draw, record, summarize
         with stage(f"reading {file.name}") as reading:
             rows = _read(file, vectors, label_column, keep)
         model = AttentionClustering(
@@ -145,10 +142,10 @@ def fit(
         with _naming(file, rows), stage(f"clustering {rows.X.shape[0]:,} rows") as fitting:
             model.fit(rows.X)
         with stage("writing") as writing:
-            confidence = _confidence(model, rows.X)
+            confidence = confidences(model, rows.X)
             write_labels(folder, file.suffix.lower(), model.labels_, confidence, rows.carried)
-            _draw(model, rows, folder / "clusters.png")
-            summary = _summary("fit", file, rows, model, model.labels_)
+            draw(model, rows, folder / "clusters.png")
+            summary = summarize("fit", file, rows, model, model.labels_)
             if rows.named:  # so that predict finds the columns again; last, as X here has no names
                 model.feature_names_in_ = np.array(rows.names, dtype=object)
             save_model(model, folder / "model.safetensors")
@@ -161,7 +158,7 @@ def fit(
             "fit": fitting.seconds,
             "write": writing.seconds,
         }
-        _record(summary, folder, out)
+        record(summary, folder, out)
     _answer(summary, as_json=as_json, quiet=quiet)
 
 
@@ -181,6 +178,7 @@ def predict(
         with stage("loading"):
             from attnclust.files import write_labels
             from attnclust.persistence import load_model
+            from attnclust.summary import confidences, record, summarize
         with stage(f"reading {file.name}") as reading:
             model = load_model(model_file)
             # Rows are read in the order of these names, and have none themselves from here on.
@@ -190,13 +188,13 @@ def predict(
             rows = _read(file, vectors, label_column, keep, features)
         with _naming(file, rows), stage(f"labelling {rows.X.shape[0]:,} rows") as predicting:
             labels = model.predict(rows.X)
-            confidence = _confidence(model, rows.X)
+            confidence = confidences(model, rows.X)
         with stage("writing"):
             write_labels(folder, file.suffix.lower(), labels, confidence, rows.carried)
-        summary = _summary("predict", file, rows, model, labels)
+        summary = summarize("predict", file, rows, model, labels)
         summary["model"] = str(model_file)
         summary["seconds"] = {"read": reading.seconds, "predict": predicting.seconds}
-        _record(summary, folder, out)
+        record(summary, folder, out)
     _answer(summary, as_json=as_json, quiet=quiet)
 
 
@@ -229,6 +227,7 @@ def incontext(
 
             from attnclust.files import InputError, write_labels, write_table
             from attnclust.prompts import InContextClustering
+            from attnclust.summary import record
         with stage(f"reading {file.name}") as reading:
             rows = _read(file, vectors, group_column, keep)
             groups = rows.known
@@ -271,7 +270,7 @@ def incontext(
             "parameters": model.get_params(),
             "seconds": {"read": reading.seconds, "fit": fitting.seconds},
         }
-        _record(summary, folder, out)
+        record(summary, folder, out)
     if as_json:
         print(json.dumps(summary))
     elif not quiet:
@@ -397,73 +396,6 @@ def _naming(file: Path, rows: Vectors) -> Iterator[None]:
     except ValueError as error:
         columns = f" (vectors from {', '.join(rows.names[:3])})" if rows.names else ""
         raise ValueError(f"{file}{columns}: {error}") from None
-
-
-def _confidence(model: AttentionClustering, X: Any) -> FloatArray:
-    """Largest posterior of each row, without an (n, K) array."""
-    import numpy as np
-
-    parts = [
-        model.predict_proba(X[start : start + CHUNK_ROWS]).max(1)
-        for start in range(0, X.shape[0], CHUNK_ROWS)
-    ]
-    return np.concatenate(parts)
-
-
-def _draw(model: AttentionClustering, rows: Vectors, path: Path) -> None:
-    """The picture, where matplotlib is installed."""
-    from importlib.util import find_spec
-
-    if find_spec("matplotlib") is None:
-        return
-    from attnclust.plotting import ClusterMapDisplay
-
-    display = ClusterMapDisplay.from_estimator(model, rows.X, labels=model.labels_)
-    display.figure_.savefig(path, dpi=150)
-
-
-def _summary(
-    command: str, file: Path, rows: Vectors, model: AttentionClustering, labels: IntArray
-) -> dict[str, Any]:
-    import numpy as np
-
-    n_clusters = len(model.weights_)
-    sizes = np.bincount(labels[labels >= 0], minlength=n_clusters)
-    summary: dict[str, Any] = {
-        "command": command,
-        "version": __version__,
-        "file": str(file),
-        "vectors": rows.names if len(rows.names) <= 20 else [*rows.names[:19], "..."],
-        "rows": int(rows.X.shape[0]),
-        "features": int(rows.X.shape[1]),
-        "clusters": [
-            {"cluster": k, "size": int(size), "weight": float(weight)}
-            for k, (size, weight) in enumerate(zip(sizes, model.weights_, strict=True))
-        ],
-        "unlabelled": int((labels < 0).sum()),
-        "noise_variance": model.noise_variance_,
-        "score": model.score(rows.X),
-    }
-    if rows.known is not None:
-        from attnclust.scores import external_scores
-
-        summary["scores"] = external_scores(rows.known, labels)
-        for cluster in summary["clusters"]:
-            names, counts = np.unique(
-                [str(v) for v in rows.known[labels == cluster["cluster"]] if v is not None],
-                return_counts=True,
-            )
-            if len(names):
-                cluster["mostly"] = str(names[counts.argmax()])
-                cluster["mostly_share"] = float(counts.max() / counts.sum())
-    return summary
-
-
-def _record(summary: dict[str, Any], folder: Path, out: Path) -> None:
-    """summary.json beside the other results."""
-    names = sorted([*(p.name for p in folder.iterdir()), "summary.json"])
-    summary["outputs"] = [str(out / name) for name in names]
-    (folder / "summary.json").write_text(json.dumps(summary, indent=2) + "\n")
 
 
 def _answer(summary: dict[str, Any], *, as_json: bool, quiet: bool) -> None:
