@@ -201,6 +201,8 @@ def test_training_repeats_bit_for_bit_and_runs_in_float32():
     [
         ({"heads": 2 * np.eye(2, 3)}, "unit vectors"),
         ({"heads": np.eye(2, 4)}, "dimension 4 cannot attend to tokens of dimension 3"),
+        ({"heads": np.eye(3)[[0, 1, 2, 0]]}, "4 heads cannot each have a direction in dimension 3"),
+        ({"length": 1}, "a prompt of one token"),
         ({"regularizer": "ridge"}, "regularizer must be one of 'pairwise', 'product'"),
         ({"schedule": "cosine"}, "schedule must be one of"),
         ({"descent": "steepest"}, "descent must be one of"),
@@ -213,6 +215,6 @@ def test_training_repeats_bit_for_bit_and_runs_in_float32():
 )
 def test_bad_settings_are_refused(changes, message):
     options = {"heads": np.eye(2, 3), "temperature": 1.0, "n_steps": 100} | changes
-    tokens = options.pop("scale", 1.0) * np.ones((2, 4, 3))
+    tokens = options.pop("scale", 1.0) * np.ones((2, options.pop("length", 4), 3))
     with pytest.raises(ValueError, match=message):
         train_heads(lambda step: tokens, options.pop("heads"), **options)

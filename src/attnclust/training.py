@@ -127,8 +127,8 @@ def train_heads(
     Raises
     ------
     ValueError
-        For heads that are not unit vectors of the tokens' dimension, an unknown choice, or a
-        gradient that is not finite.
+        For heads that are not unit vectors of the tokens' dimension or more than it has, prompts
+        of one token, an unknown choice, or a gradient that is not finite.
 
     Examples
     --------
@@ -158,6 +158,9 @@ def train_heads(
     if on_sphere and not np.allclose(np.linalg.norm(heads, axis=-1), 1, atol=1e-5):
         raise ValueError("heads must be unit vectors on the sphere: normalise the start")
 
+    n_heads, dim = heads.shape[-2:]
+    if n_heads > dim:
+        raise ValueError(f"{n_heads} heads cannot each have a direction in dimension {dim}")
     rho = np.asarray(strength)[..., None, None]
     penalty = REGULARIZERS[regularizer]
     first, second = np.zeros_like(heads), np.zeros_like(heads)
@@ -165,10 +168,13 @@ def train_heads(
     reason = f"step budget spent ({n_steps})"
     for step in range(n_steps):
         tokens = prompts(step)
-        if tokens.shape[-1] != heads.shape[-1]:
+        if tokens.shape[-1] != dim:
             raise ValueError(
-                f"heads of dimension {heads.shape[-1]} cannot attend to tokens of dimension "
-                f"{tokens.shape[-1]}"
+                f"heads of dimension {dim} cannot attend to tokens of dimension {tokens.shape[-1]}"
+            )
+        if tokens.shape[-2] < 2:
+            raise ValueError(
+                "a prompt of one token is attended to by itself alone: draw longer ones"
             )
         now = heads.astype(tokens.dtype, copy=False)
         rows = tokens.reshape(*tokens.shape[:-3], -1, tokens.shape[-1])
