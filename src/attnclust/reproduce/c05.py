@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 SIGMA, STRENGTH, LEAST = 0.3, 0.5, 0.1
 N_PROMPTS, STEP_SIZE, REACHED = 16, 0.2, 0.99
 DISTANCES = {False: (0.0, 0.05, 0.1, 0.2, 0.4, 0.8, 1.2, 1.6), True: (0.0, 0.1, 0.4, 1.2)}
-N_STEPS = {False: 1000, True: 500}
+N_STEPS = {False: 700, True: 500}
 SEEDS = (100, 20)
 WITHOUT, WITH = "no regulariser", f"rho = {STRENGTH:g} falling to 0"
 SETTING = (
