@@ -2,7 +2,8 @@
 
 Trained on unlabelled prompts of a mixture of two orthonormal centres by Riemannian gradient descent
 with a regulariser, from random starts, the two linear heads align with the two centres, up to sign
-and order; with the scale c below c*(L), any strength rho below rho_max will do, fixed or vanishing.
+and order; with the scale c below c*(L), a strength rho well below rho_max will do, fixed or
+vanishing (near rho_max heads may end elsewhere, C04).
 """
 
 from __future__ import annotations

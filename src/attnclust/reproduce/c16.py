@@ -135,7 +135,7 @@ def draw(frame: pd.DataFrame) -> Figure:
     names = {way: f"ρ {way}" if way != NONE else "no regulariser" for way in frame["rho"].unique()}
     bands(left, frame.assign(gap=1 - frame["span"]), "heads", "gap", "rho", names=names)
     left.set(yscale="log", xlabel="heads H", xticks=frame["heads"].unique())
-    left.set_ylabel("1 - least cosine with the top eigenvectors' span")
+    left.set_ylabel("1 - least cosine with their span")
     trained = frame[frame["rho"] == NONE]
     long = trained.melt(
         id_vars="heads",
