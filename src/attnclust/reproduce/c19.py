@@ -148,7 +148,7 @@ def draw(frame: pd.DataFrame) -> Figure:
         rates = told[told["sigma"] == sigma].groupby(["clusters", "surplus"])[list(RULES)].mean()
         for place, rule in enumerate(RULES):
             at = np.arange(len(rates)) + 0.27 * (place - 1)
-            ax.bar(at, rates[rule] + 0.01, 0.25, color=COLOURS[place], label=names[rule])
+            ax.bar(at, rates[rule].clip(lower=0.01), 0.25, color=COLOURS[place], label=names[rule])
         ax.set_xticks(range(len(rates)), [f"{k}, {k + more}" for k, more in rates.index])
         ax.tick_params(axis="x", rotation=60)
         ax.set(xlabel="clusters K, heads H", ylim=(0, 1.05), title=f"σ = {sigma:g}")
