@@ -240,9 +240,9 @@ class TestBadInput:
     def test_labels(self, tmp_path):
         path = self.text(tmp_path, "a,k\n1,\n2,x\n3,\n")
         assert list(read_vectors(path, label_column="k").known) == [None, "x", None]
-        self.check(self.text(tmp_path, "a,k\n1,\n2,\n"), "'k' holds no labels", label_column="k")
+        self.check(self.text(tmp_path, "a,k\n1,\n2,\n"), "'k' has no value", label_column="k")
         np.savez(tmp_path / "v.npz", X=X, y=np.full(4, np.nan))
-        self.check(tmp_path / "v.npz", "'y' holds no labels", label_column="y")
+        self.check(tmp_path / "v.npz", "'y' has no value", label_column="y")
 
     def test_objects_are_not_unpickled(self, tmp_path):
         np.save(tmp_path / "v.npy", np.array([{"a": 1}], dtype=object), allow_pickle=True)

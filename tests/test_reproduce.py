@@ -67,7 +67,7 @@ def test_a_claim_runs_and_its_verdict_follows_from_its_numbers(claim_id, tmp_pat
 
 # Columns that say what was asked, not what came out.
 SETTINGS = {"sigma", "rho", "scale", "tilt", "distance", "cosine"}
-SETTINGS |= {"seed", "start", "step", "clusters", "surplus", "heads", "dim", "length"}
+SETTINGS |= {"seed", "start", "step", "cluster", "clusters", "surplus", "heads", "dim", "length"}
 
 
 @pytest.mark.parametrize("claim_id", ["C01", "C06", "C14", "C15", "C20"])
