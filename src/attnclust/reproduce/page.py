@@ -10,40 +10,25 @@ from html import escape
 from pathlib import Path
 
 from attnclust import __version__
+from attnclust.html import save_page
 from attnclust.reproduce.claims import Finding, Verdict, load_claim, statement, verdict
 from attnclust.reproduce.runner import Record
 
 MARKS: dict[Verdict, str] = {"holds": "✓", "holds in part": "◐", "fails": "✗"}
 
 STYLE = """
-:root { color-scheme: light dark; --ink: #1b1f24; --soft: #59636e; --line: #d8dee4; --page: #fff;
-  --tint: #f4f6f8; --holds: #00694d; --part: #8a5a00; --fails: #b3400a; --link: #0058a3; }
-@media (prefers-color-scheme: dark) { :root { --ink: #e6e9ec; --soft: #9aa4ae; --line: #363d45;
-  --page: #14171a; --tint: #1d2126; --holds: #4fc9a4; --part: #f0b44c; --fails: #ff9466;
-  --link: #7cc0ff; } }
-* { box-sizing: border-box; }
-body { margin: 0 auto; max-width: 62rem; padding: 2rem 1.25rem 4rem; background: var(--page);
-  color: var(--ink); font: 16px/1.55 system-ui, sans-serif; }
-h1 { font-size: 1.7rem; margin: 0 0 .25rem; } h2 { font-size: 1.25rem; margin: 0 0 .5rem; }
-a { color: var(--link); } .soft { color: var(--soft); font-size: .9rem; }
+:root { --holds: #00694d; --part: #8a5a00; --fails: #b3400a; }
+@media (prefers-color-scheme: dark) { :root { --holds: #4fc9a4; --part: #f0b44c;
+  --fails: #ff9466; } }
 nav ul { display: flex; flex-wrap: wrap; gap: .4rem; list-style: none; margin: 0 0 1.5rem;
   padding: 0; } nav li { background: var(--tint); border-radius: 4px; padding: .1rem .5rem;
   font-size: .86rem; white-space: nowrap; }
-.wide { overflow-x: auto; }
-table { border-collapse: collapse; width: 100%; font-size: .86rem; line-height: 1.4; }
-th, td { text-align: left; vertical-align: top; padding: .35rem .6rem .35rem 0;
-  border-top: 1px solid var(--line); }
-thead th { border-top: 0; color: var(--soft); font-weight: 600; }
 tbody th { font-weight: 600; width: 12rem; }
 tbody tr:has(th) > * { border-top: 2px solid var(--line); padding-top: .6rem; }
 .verdict { white-space: nowrap; font-weight: 600; }
 .holds { color: var(--holds); } .part { color: var(--part); } .fails { color: var(--fails); }
-section { border-top: 2px solid var(--line); margin-top: 2.5rem; padding-top: 1.25rem; }
 figure { margin: 1rem 0; padding: .75rem; background: #fff; border: 1px solid var(--line);
   border-radius: 6px; } img { display: block; max-width: 100%; height: auto; margin: 0 auto; }
-dl { display: grid; grid-template-columns: max-content 1fr; gap: .25rem 1rem; font-size: .9rem;
-  background: var(--tint); padding: .75rem 1rem; border-radius: 6px; }
-dt { color: var(--soft); } dd { margin: 0; }
 """
 
 
@@ -115,12 +100,10 @@ def write_page(sections: Sequence[Section], folder: Path) -> Path:
     rows = "".join(map(_rows, sections))
     body = "".join(_section(section, folder) for section in sections)
     path = folder / "index.html"
-    whole = path.with_name(".index.html")
-    whole.write_text(
-        f"""<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
-<title>Attention-based clustering: the claims</title><style>{STYLE}</style></head><body>
-<h1>Attention-based clustering: the claims</h1>
+    save_page(
+        path,
+        "Attention-based clustering: the claims",
+        f"""<h1>Attention-based clustering: the claims</h1>
 <p class="soft">Claims of Maulen-Soto, Boyer and Marion,
 <a href="https://arxiv.org/abs/2505.13112">Attention-based clustering, arXiv 2505.13112</a>, and
 what follows from them, run by attnclust {__version__}. Every verdict is computed from the recorded
@@ -130,12 +113,9 @@ numbers. Figures are medians, with 10 to 90% of the seeds in brackets.</p>
 <div class="wide"><table><thead><tr><th scope="col">Claim</th>
 <th scope="col">Setting</th><th scope="col">Expected</th><th scope="col">Measured</th>
 <th scope="col">Verdict</th></tr></thead><tbody>{rows}</tbody></table></div>
-{body}
-</body></html>
-""",
-        encoding="utf-8",
+{body}""",
+        STYLE,
     )
-    whole.replace(path)
     return path
 
 
