@@ -10,7 +10,7 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-from attnclust.reproduce.page import judge_record
+from attnclust.reproduce.page import judge_record, plural
 from attnclust.reproduce.runner import recorded
 
 
@@ -22,7 +22,7 @@ def main(folder: str) -> None:
         "# The claims",
         "",
         "`attnclust reproduce`, then `python benchmarks/claims.py reproduction`: "
-        f"{len(sections)} claims, of which {', '.join(f'{n} {v}' for v, n in counts.items())}; "
+        f"{len(sections)} claims, of which {', '.join(f'{n} {plural(v, n)}' for v, n in counts.items())}; "
         f"{seconds / 60:.0f} minutes of one core in all. Settings, figures with their bands, and "
         "pictures are on the page that the command writes.",
         "",

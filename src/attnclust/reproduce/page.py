@@ -88,7 +88,7 @@ def write_page(sections: Sequence[Section], folder: Path) -> Path:
     """
     counts = Counter(section.verdict for section in sections)
     summary = ", ".join(
-        f'<span class="{_class(v)}">{MARKS[v]} {counts[v]} {_plural(v, counts[v])}</span>'
+        f'<span class="{_class(v)}">{MARKS[v]} {counts[v]} {plural(v, counts[v])}</span>'
         for v in MARKS
         if counts[v]
     )
@@ -123,7 +123,8 @@ def _class(verdict: Verdict) -> str:
     return "part" if verdict == "holds in part" else verdict
 
 
-def _plural(verdict: Verdict, count: int) -> str:
+def plural(verdict: Verdict, count: int) -> str:
+    """A verdict as `count` claims have it."""
     return verdict if count == 1 else verdict.replace("holds", "hold").replace("fails", "fail")
 
 
