@@ -18,11 +18,12 @@ def main(folder: str) -> None:
     sections = [judge_record(record) for record in recorded(Path(folder))]
     counts = Counter(section.verdict for section in sections)
     seconds = sum(section.record.seconds for section in sections)
+    told = ", ".join(f"{n} {plural(v, n)}" for v, n in counts.items())
     lines = [
         "# The claims",
         "",
         "`attnclust reproduce`, then `python benchmarks/claims.py reproduction`: "
-        f"{len(sections)} claims, of which {', '.join(f'{n} {plural(v, n)}' for v, n in counts.items())}; "
+        f"{len(sections)} claims, of which {told}; "
         f"{seconds / 60:.0f} minutes of one core in all. Settings, figures with their bands, and "
         "pictures are on the page that the command writes.",
         "",
