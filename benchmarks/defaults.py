@@ -20,9 +20,9 @@ from accuracy import MIXTURES, draw
 from sklearn.cluster import KMeans
 from sklearn.datasets import load_digits
 from sklearn.metrics import adjusted_rand_score
-from spherical_kmeans import spherical_kmeans
 
 from attnclust import AttentionClustering
+from attnclust.compare.spherical import spherical_kmeans
 
 HERE = Path(__file__).parent
 SHARED = HERE.parent.parent / "shared" / "data"

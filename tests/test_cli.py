@@ -461,3 +461,66 @@ def test_incontext_says_which_group_is_at_fault(documents, tmp_path):
     assert "skipped: group 'lonely' has 1 tokens" in done.stdout
     said = run("incontext", path, *options, "--clusters", "many", code=2).stderr
     assert "a number or auto" in said
+
+
+@pytest.mark.parametrize("name", ["v.npy", "v.npz", "sparse.npz", "v.csv", "v.feather"])
+def test_compare_writes_page_document_and_labels(tmp_path, data, name):
+    X, known = data
+    path, out = write(tmp_path / name, X, known), tmp_path / "out"
+    scored = ["--label-column", "kind"] if name not in ("v.npy", "sparse.npz") else []
+    options = ["--clusters", 3, "--starts", 2, "--out", out, "--json", *scored]
+    done = run("compare", path, *options)
+    document = json.loads(done.stdout)
+    assert done.stderr == ""
+    assert document == json.loads((out / "comparison.json").read_text())
+    names = ["comparison.html", "comparison.json", f"labels{path.suffix}"]
+    assert sorted(p.name for p in out.iterdir()) == names
+    assert document["outputs"] == [str(out / name) for name in names]
+    shown = document["agreement"]["methods"]
+    assert shown[0] == document["methods"][0]["method"]
+    assert ("EM" in shown) == (name != "sparse.npz")
+    assert len(document["agreement"]["adjusted_rand"]) == len(shown)
+    assert "k-means, 2 starts" in shown
+    assert "<h1>Methods compared on" in (out / "comparison.html").read_text()
+    for row in document["methods"]:
+        assert row["ari"] == (1 if scored else None)
+    columns = ["attention", "k_means_1_start", "k_means_2_starts", "spherical_k_means"]
+    if name == "v.npy":
+        assert np.load(out / "labels.npy").shape == (300, len(shown))
+    elif path.suffix == ".npz":
+        with np.load(out / "labels.npz") as archive:
+            assert set(columns) <= set(archive.files)
+    else:
+        read = pa.csv.read_csv if path.suffix == ".csv" else pa.feather.read_table
+        table = read(out / f"labels{path.suffix}")
+        assert table.column_names[:3] == ["id", "text", "kind"]
+        assert set(columns) <= set(table.column_names[3:])
+        assert len(set(zip(table["attention"].to_pylist(), known, strict=True))) == 3
+
+
+def test_compare_for_people_and_without_a_folder(tmp_path, data):
+    path = write(tmp_path / "v.parquet", *data)
+    before = sorted(tmp_path.iterdir())
+    done = run("compare", path, "-k", 3, "--starts", 1, "--metric", "cosine")
+    for part in ("k-means, 1 start", "agreement (ARI)", "best first: least inertia", "seconds"):
+        assert part in done.stdout
+    assert max(map(len, done.stdout.splitlines())) <= 80
+    assert sorted(tmp_path.iterdir()) == before
+    assert run("compare", path, "-k", 3, "--starts", 1, "-q").stdout == ""
+
+
+def test_compare_refuses_what_no_method_can_use(tmp_path, data):
+    out = tmp_path / "out"
+    path = write(tmp_path / "v.npy", *data)
+    said = fails("compare", path, "-k", 301, "-o", out)
+    assert "v.npy" in said
+    assert "n_clusters=301 is more than n_samples=300" in said
+    assert "at least 1" in fails("compare", path, "-k", 0, "-o", out)
+    assert "no such file" in fails("compare", tmp_path / "w.npy", "-k", 3, "-o", out)
+    run("compare", path, "-k", 3, "--starts", 0, "-o", out, code=2)
+    run("compare", path, "-o", out, code=2)
+    assert not out.exists()
+    (tmp_path / "file").write_text("here")
+    fails("compare", path, "-k", 3, "--starts", 1, "-o", tmp_path / "file", code=3)
+    labels = write(tmp_path / "labels.npy", *data)
+    assert "would replace" in fails("compare", labels, "-k", 3, "-o", tmp_path, code=3)

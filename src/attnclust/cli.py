@@ -7,7 +7,7 @@ import json
 import os
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -20,6 +20,7 @@ from attnclust.console import (
     answering,
     outputs,
     print_claims,
+    print_comparison,
     print_groups,
     print_table,
     require,
@@ -275,6 +276,57 @@ def incontext(
         print(json.dumps(summary))
     elif not quiet:
         print_groups(summary)
+
+
+@app.command()
+def compare(
+    file: File,
+    clusters: Annotated[int, typer.Option("--clusters", "-k", help="Number of clusters K.")],
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="Folder for the results; without, no files.")
+    ] = None,
+    vectors: VectorColumns = None,
+    label_column: LabelColumn = None,
+    keep: Keep = None,
+    metric: Annotated[
+        Metric, typer.Option(help="cosine: all methods get rows of unit length.")
+    ] = Metric.euclidean,
+    starts: Annotated[
+        int, typer.Option(min=1, help="Starts of the k-means that keeps the best.")
+    ] = 10,
+    seed: Annotated[int, typer.Option(help="Seed of all methods.")] = 0,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Cluster the vectors of FILE by attention, k-means, EM and others; say how they compare.
+
+    The folder gets a page, the same as JSON, and the labels of each method.
+    """
+    writing = nullcontext() if out is None else outputs(out, file)
+    with answering(quiet) as stage, writing as folder:
+        with stage("loading"):
+            from attnclust import compare as methods
+            from attnclust.compare.report import describe, write_results
+        with stage(f"reading {file.name}"):
+            rows = _read(file, vectors, label_column, keep)
+        with _naming(file, rows):
+            found = methods.compare(
+                rows.X,
+                clusters,
+                known=rows.known,
+                metric=metric.value,
+                n_starts=starts,
+                random_state=seed,
+                running=stage,
+            )
+        summary = describe(file, rows, found, label_column, seed)
+        if out is not None and folder is not None:
+            with stage("writing"):
+                write_results(folder, out, file.suffix.lower(), summary, found, rows.carried)
+    if as_json:
+        print(json.dumps(summary))
+    elif not quiet:
+        print_comparison(summary)
 
 
 @app.command()

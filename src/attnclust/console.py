@@ -217,6 +217,50 @@ def print_groups(summary: dict[str, Any]) -> None:
         print(f"  {line}")
 
 
+def print_comparison(document: dict[str, Any]) -> None:
+    """Methods best first, why some have no figures, and how far their labels agree, for people."""
+    from rich.box import SIMPLE_HEAD
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.padding import Padding
+    from rich.table import Table
+
+    from attnclust.compare.table import best_cell, cell, shown_columns
+
+    console = Console(highlight=False)
+    rows, agreement = document["methods"], document["agreement"]
+    # A terminal is narrow: NMI and accuracy say nearly what ARI does, and K mostly goes unsaid.
+    hidden = {"nmi", "matched_accuracy"}
+    if not any(row["empty"] for row in rows):
+        hidden.add("clusters")
+    columns = [c for c in shown_columns(rows) if c.key not in hidden]
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    table.add_column("method", no_wrap=True)
+    for column in columns:
+        table.add_column(column.head.lower().replace("ari", "ARI"), justify="right", no_wrap=True)
+    best = [best_cell(rows, column) for column in columns]
+    for row in rows:
+        cells = [cell(row, column) for column in columns]
+        marked = [f"[bold]{c}[/]" if c == b else c for c, b in zip(cells, best, strict=True)]
+        table.add_row(row["method"], *marked)
+    console.print(Padding(table, (0, 0, 0, 2)))
+    matrix = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    matrix.add_column("agreement (ARI)")
+    for place in range(len(agreement["methods"])):
+        matrix.add_column(str(place + 1), justify="right")
+    for place, name in enumerate(agreement["methods"]):
+        values = agreement["adjusted_rand"][place]
+        matrix.add_row(f"{place + 1} {name}", *(f"{value:.3f}" for value in values))
+    console.print(Padding(matrix, (0, 0, 0, 2)))
+    lines = [f"{row['method']}: {row['note']}" for row in rows if row["note"]]
+    lines.append(f"best first: {document['order']}")
+    lines.append("inertia: sum of squares about the means, over the least; seconds: of one run")
+    for line in lines:
+        console.print(Padding(escape(line), (0, 0, 0, 2)))
+    for name in document.get("outputs", []):
+        console.print(f"  wrote {name}", soft_wrap=True, markup=False)
+
+
 def print_claims(rows: list[dict[str, Any]], page: Path) -> None:
     """Verdicts of the claims for people, and the settings in which one does not hold."""
     from rich.console import Console
