@@ -20,10 +20,10 @@ from attnclust.compare.methods import SPECTRAL_ROWS, Method, attempt, methods
 from attnclust.compare.page import save_comparison
 from attnclust.compare.quality import class_fits, distances, inertia, silhouette
 from attnclust.compare.report import describe, write_columns
-from attnclust.compare.spherical import scale_to_unit, spherical_kmeans
+from attnclust.compare.spherical import spherical_kmeans
 from attnclust.compare.table import COLUMNS, best_cell, cell
 from attnclust.files import Vectors
-from attnclust.tokens import Tokens
+from attnclust.tokens import Tokens, scale_to_unit
 
 ALL = {"attention", "k-means, 1 start", "k-means, 10 starts", "spherical k-means", "EM", "spectral"}
 

@@ -305,12 +305,12 @@ def compare(
     writing = nullcontext() if out is None else outputs(out, file)
     with answering(quiet) as stage, writing as folder:
         with stage("loading"):
-            from attnclust import compare as methods
+            import attnclust.compare as comparing
             from attnclust.compare.report import describe, write_results
         with stage(f"reading {file.name}"):
             rows = _read(file, vectors, label_column, keep)
         with _naming(file, rows):
-            found = methods.compare(
+            found = comparing.compare(
                 rows.X,
                 clusters,
                 known=rows.known,

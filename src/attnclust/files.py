@@ -61,6 +61,11 @@ class Vectors:
     carried: pa.Table | None
     named: bool = False
 
+    @property
+    def told(self) -> list[str]:
+        """The names, cut short where they are many."""
+        return self.names if len(self.names) <= 20 else [*self.names[:19], "..."]
+
 
 def read_vectors(
     path: Path,
@@ -382,17 +387,33 @@ def write_labels(
     if suffix == ".npz":
         np.savez(path, labels=labels, confidence=confidence)
         return path
-    table = pa.table({}) if carried is None else carried
-    for name, values in (("cluster", labels), ("confidence", confidence)):
-        while name in table.column_names:
-            name += "_"
-        table = (
-            table.append_column(name, pa.array(values))
-            if table.num_columns
-            else pa.table({name: values})
-        )
-    write_table(table, path)
+    write_table(beside(carried, {"cluster": labels, "confidence": confidence}), path)
     return path
+
+
+def beside(carried: pa.Table | None, columns: dict[str, Array]) -> pa.Table:
+    """Columns after those carried along, with a trailing underscore where a name is taken.
+
+    Parameters
+    ----------
+    carried : pyarrow.Table or None
+    columns : dict of str to array of shape (n,)
+
+    Returns
+    -------
+    pyarrow.Table
+
+    Examples
+    --------
+    >>> beside(pa.table({"cluster": ["x"]}), {"cluster": np.array([0])}).column_names
+    ['cluster', 'cluster_']
+    """
+    whole = {} if carried is None else dict(zip(carried.column_names, carried.columns, strict=True))
+    for name, values in columns.items():
+        while name in whole:
+            name += "_"
+        whole[name] = pa.array(values)
+    return pa.table(whole)
 
 
 def write_table(table: pa.Table, path: Path) -> None:

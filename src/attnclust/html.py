@@ -27,7 +27,7 @@ dt { color: var(--soft); } dd { margin: 0; }
 """
 
 
-def save_page(path: Path, title: str, body: str, style: str = "", script: str = "") -> None:
+def save_page(path: Path, title: str, body: str, style: str = "") -> None:
     """Write a page, whole or not at all.
 
     Parameters
@@ -39,12 +39,7 @@ def save_page(path: Path, title: str, body: str, style: str = "", script: str = 
         HTML.
     style : str
         Rules beside those of every page.
-    script : str
-        JavaScript, run once the body is there.
     """
-    # In strings and patterns, the only places for it, the escaped text means the same.
-    script = script.replace("</script", "<\\/script").replace("<!--", "<\\!--")
-    ending = f"<script>{script}</script>\n" if script else ""
     whole = path.with_name(f".{path.name}")
     whole.write_text(
         f"""<!doctype html>
@@ -52,7 +47,7 @@ def save_page(path: Path, title: str, body: str, style: str = "", script: str = 
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <title>{escape(title)}</title><style>{STYLE}{style}</style></head><body>
 {body}
-{ending}</body></html>
+</body></html>
 """,
         encoding="utf-8",
     )

@@ -46,7 +46,7 @@ def summarize(
         "command": command,
         "version": __version__,
         "file": str(file),
-        "vectors": rows.names if len(rows.names) <= 20 else [*rows.names[:19], "..."],
+        "vectors": rows.told,
         "rows": int(rows.X.shape[0]),
         "features": int(rows.X.shape[1]),
         "clusters": [
@@ -72,8 +72,8 @@ def summarize(
     return summary
 
 
-def record(summary: dict[str, Any], folder: Path, out: Path) -> None:
-    """summary.json beside the other results."""
-    names = sorted([*(p.name for p in folder.iterdir()), "summary.json"])
+def record(summary: dict[str, Any], folder: Path, out: Path, name: str = "summary.json") -> None:
+    """The summary as JSON beside the other results, which it lists as they will lie in `out`."""
+    names = sorted([*(p.name for p in folder.iterdir()), name])
     summary["outputs"] = [str(out / name) for name in names]
-    (folder / "summary.json").write_text(json.dumps(summary, indent=2) + "\n")
+    (folder / name).write_text(json.dumps(summary, indent=2) + "\n")

@@ -217,6 +217,28 @@ def row_norms(X: Rows) -> FloatArray:
     return norms
 
 
+def scale_to_unit(X: Rows) -> Rows:
+    """Rows scaled to unit length, in their precision, sparse ones sparse; rows of zeros stay.
+
+    Parameters
+    ----------
+    X : array or CSR matrix of shape (n, d)
+
+    Returns
+    -------
+    array or CSR matrix of shape (n, d)
+
+    Examples
+    --------
+    >>> scale_to_unit(np.array([[3.0, 4.0], [0.0, 0.0]]))
+    array([[0.6, 0.8],
+           [0. , 0. ]])
+    """
+    norms = row_norms(X)
+    factors = np.divide(1.0, norms, out=np.zeros(len(norms)), where=norms > 0).astype(X.dtype)
+    return sp.csr_matrix(sp.diags(factors) @ X) if sp.issparse(X) else X * factors[:, None]
+
+
 def unit_rows(A: FloatArray) -> FloatArray:
     """Rows scaled to unit length; zero rows stay."""
     length = np.linalg.norm(A, axis=1, keepdims=True)

@@ -19,9 +19,8 @@ from attnclust._typing import FloatArray, IntArray, Rows
 from attnclust.checks import as_rows, check_choice, check_finite, check_integer
 from attnclust.compare.methods import Attempt, attempt, methods
 from attnclust.compare.quality import distances, inertia, silhouette
-from attnclust.compare.spherical import scale_to_unit
 from attnclust.scores import external_scores
-from attnclust.tokens import Tokens, power_of_two
+from attnclust.tokens import Tokens, power_of_two, scale_to_unit
 
 UNKNOWN = "least inertia, then fewest seconds; what is equal to four decimals is a tie"
 KNOWN = f"highest ARI, then {UNKNOWN}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,8 @@ from attnclust.compare.comparison import Comparison
 from attnclust.compare.methods import methods
 from attnclust.compare.page import save_comparison
 from attnclust.compare.quality import class_fits
-from attnclust.files import Vectors, write_table
+from attnclust.files import Vectors, beside, write_table
+from attnclust.summary import record
 
 MOST_CLASSES = 30
 
@@ -43,7 +43,7 @@ def describe(
         "command": "compare",
         "version": __version__,
         "file": str(file),
-        "vectors": rows.names if len(rows.names) <= 20 else [*rows.names[:19], "..."],
+        "vectors": rows.told,
         "rows": int(rows.X.shape[0]),
         "features": int(rows.X.shape[1]),
         "n_clusters": comparison.n_clusters,
@@ -95,12 +95,7 @@ def write_columns(
     if suffix == ".npz":
         np.savez(path, **columns)
         return path
-    whole = {} if carried is None else dict(zip(carried.column_names, carried.columns, strict=True))
-    for name, values in columns.items():
-        while name in whole:
-            name += "_"
-        whole[name] = pa.array(values)
-    write_table(pa.table(whole), path)
+    write_table(beside(carried, columns), path)
     return path
 
 
@@ -125,6 +120,4 @@ def write_results(
     """
     write_columns(folder, suffix, comparison, carried)
     save_comparison(folder / "comparison.html", document)
-    names = sorted([*(p.name for p in folder.iterdir()), "comparison.json"])
-    document["outputs"] = [str(out / name) for name in names]
-    (folder / "comparison.json").write_text(json.dumps(document, indent=2) + "\n")
+    record(document, folder, out, "comparison.json")

@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
-from sklearn.cluster import KMeans, kmeans_plusplus
+from sklearn.cluster import KMeans
 from sklearn.metrics import adjusted_rand_score
 from sklearn.mixture import GaussianMixture
 
 from attnclust._typing import FloatArray, IntArray
+from attnclust.compare.spherical import spherical_kmeans
 from attnclust.estimators import AttentionClustering
 from attnclust.manifold import normalize, random_heads, random_orthonormal
 from attnclust.mixture import Mixture, bayes_labels, posterior, sample_prompts
@@ -57,28 +58,13 @@ SETTING = (
 )
 
 
-def spherical_kmeans(X: FloatArray, n_clusters: int, seed: int) -> IntArray:
-    """Labels by cosine; each centre the direction of its rows' mean (Dhillon and Modha 2001)."""
-    X = normalize(X)
-    centres, _ = kmeans_plusplus(X, n_clusters, random_state=seed)
-    labels = np.full(len(X), -1)
-    for _ in range(300):
-        previous, labels = labels, (X @ centres.T).argmax(1)
-        if (labels == previous).all():
-            break
-        sums = np.eye(n_clusters)[labels].T @ X
-        held = sums.any(axis=1)
-        centres[held] = normalize(sums[held])
-    return labels
-
-
 METHODS: dict[str, Callable[[FloatArray, int, int], IntArray]] = {
     "attention": lambda X, k, seed: AttentionClustering(k, random_state=seed).fit(X).labels_,
     "EM": lambda X, k, seed: GaussianMixture(
         k, covariance_type="spherical", random_state=seed
     ).fit_predict(X),
     "k-means": lambda X, k, seed: KMeans(k, n_init=1, random_state=seed).fit(X).labels_,
-    "spherical k-means": spherical_kmeans,
+    "spherical k-means": lambda X, k, seed: spherical_kmeans(X, k, seed, max_iter=300)[0],
 }
 
 
