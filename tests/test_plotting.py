@@ -1,5 +1,7 @@
 import numpy as np
+import pandas as pd
 import pytest
+import scipy.sparse as sp
 
 pytest.importorskip("matplotlib", reason="matplotlib is not installed")
 
@@ -31,3 +33,15 @@ def test_any_number_of_clusters_dimensions_and_rows(blobs, k):
         assert display.ax_ is axes
         assert len(display.points) == MAX_POINTS
         assert len(axes.texts) == k
+
+
+def test_under_cosine_rows_lie_where_their_directions_do(blobs):
+    X, _, _ = blobs(300, 6, 3, 0.05)
+    lengths = np.exp(np.random.default_rng(0).standard_normal(len(X)))[:, None]
+    model = AttentionClustering(3, metric="cosine", random_state=0).fit(X)
+    near = ClusterMapDisplay.from_estimator(model, X)
+    for rows in (lengths * X, pd.DataFrame(lengths * X), sp.csr_matrix(lengths * X)):
+        far = ClusterMapDisplay.from_estimator(model, rows)
+        np.testing.assert_allclose(near.points, far.points, atol=1e-12)
+    means = np.array([near.points[near.labels == k].mean(0) for k in range(3)])
+    np.testing.assert_allclose(means, near.centres, atol=0.02)

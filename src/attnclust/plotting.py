@@ -5,8 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
+from sklearn.utils import check_array
 
 from attnclust._typing import FloatArray, IntArray, Rows
+from attnclust.checks import as_rows
+from attnclust.tokens import scale_to_unit
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -90,6 +93,9 @@ class ClusterMapDisplay:
             rows = np.random.default_rng(random_state).choice(n, MAX_POINTS, replace=False)
         shown = X.iloc[rows] if hasattr(X, "iloc") else X[rows]
         known = estimator.predict(shown) if labels is None else np.asarray(labels)[rows]
+        if estimator.metric == "cosine":
+            shown = check_array(as_rows(shown), accept_sparse="csr", dtype=[np.float64, np.float32])
+            shown = scale_to_unit(shown)
         centres = np.asarray(estimator.cluster_centers_, dtype=np.float64)
         mean = estimator.weights_ @ centres
         spread = (centres - mean) * np.sqrt(estimator.weights_)[:, None]
