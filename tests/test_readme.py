@@ -21,7 +21,7 @@ def test_python_blocks_run(block, monkeypatch):
 def test_shell_lines_run(tmp_path):
     """Every attnclust line of the README, with the shipped vectors for its file names."""
     lines = re.findall(r"^(attnclust [^#\n]*)", TEXT, re.MULTILINE)
-    assert len(lines) == 6
+    assert len(lines) == 7
     for name in ("vectors.parquet", "more.parquet", "documents.parquet"):
         (tmp_path / name).symlink_to(ROOT / "examples" / "intents.parquet")
     for line in lines:
