@@ -76,10 +76,10 @@ class Selection:
     n_isolated : int
         Rows put aside, as they have hardly a neighbour within the noise.
     candidates : list of dict
-        For each K looked at: "n_clusters"; "eigenvalue", the last one it needs, over the edge;
-        "criterion", penalised log-likelihood per row in nats; "redundant", heads that share a mode
-        with another; "held_out", reconstruction risk E|y - m|^2 / d on rows left out, in squared
-        units of X; "stability", adjusted Rand index of labels by two halves of the rows.
+        For each K looked at: "n_clusters"; "eigenvalue", the last one it needs, over the edge, None
+        for K = 1; "criterion", penalised log-likelihood per row in nats; "redundant", heads that
+        share a mode with another; "held_out", reconstruction risk E|y - m|^2 / d on rows left out,
+        in squared units of X; "stability", adjusted Rand index of labels by two halves of the rows.
     """
 
     n_clusters: int
@@ -119,7 +119,7 @@ def noise_edge(seen: Spectrum, n_rows: float) -> tuple[float, float]:
     >>> import numpy as np
     >>> values = np.array([5.0, 1.0, 1.0, 1.0])
     >>> noise, edge = noise_edge(Spectrum(np.zeros(4), values, np.eye(4), values.sum()), 1000)
-    >>> noise, bool(1 < edge < 1.3)
+    >>> float(noise), bool(1 < edge < 1.3)
     (1.0, True)
     """
     n, d = np.sqrt(n_rows), np.sqrt(seen.dim)
@@ -300,7 +300,7 @@ def weigh(
                 "n_clusters": n,
                 "eigenvalue": float(values[n - 2] / edge)
                 if 2 <= n <= len(values) + 1 and edge > 0
-                else np.nan,
+                else None,
                 "criterion": likelihood - penalty(rows.dim) * n / rows.effective_rows(),
                 "redundant": len(whole.weights) - 1 - int(neighbours(rows, whole).modes().max()),
                 "held_out": float(np.mean(risks)) * tokens.unit**2,
