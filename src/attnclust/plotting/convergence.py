@@ -1,0 +1,122 @@
+"""How the likelihood rose, and which moves were kept."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+
+from attnclust.plotting.style import COLOURS, Display, whole_ticks
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+
+class ConvergenceDisplay(Display):
+    """Mean log-likelihood of each state that was kept, and the rounds of moves in an inset.
+
+    A state is the start, what an attention step made of the last, or what was left of a round of
+    moves that was kept, after a few attention steps of its own.
+
+    Parameters
+    ----------
+    log_likelihood : sequence of float
+        In nats per row used, in the fit's own unit of length: only differences mean something.
+    moves : sequence of (int, bool)
+        Rounds: split-and-merge moves made at once, and whether they were kept.
+    reason : str
+        Why the fit stopped.
+
+    Attributes
+    ----------
+    figure_, ax_ : matplotlib Figure and Axes
+        After `plot`.
+    """
+
+    def __init__(
+        self,
+        log_likelihood: Sequence[float],
+        moves: Sequence[tuple[int, bool]] = (),
+        reason: str = "",
+    ) -> None:
+        self.log_likelihood = np.asarray(log_likelihood, dtype=np.float64)
+        self.moves = moves
+        self.reason = reason
+
+    @classmethod
+    def from_estimator(cls, estimator: Any, *, ax: Axes | None = None) -> Self:
+        """Draw the history of a fitted estimator.
+
+        Parameters
+        ----------
+        estimator : AttentionClustering
+            Fitted, with refinement.
+        ax : matplotlib Axes, optional
+            Where to draw; a new figure by default.
+
+        Returns
+        -------
+        ConvergenceDisplay
+
+        Raises
+        ------
+        ValueError
+            If the fit was not refined.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from attnclust import AttentionClustering
+        >>> X = np.random.default_rng(0).standard_normal((50, 3))
+        >>> model = AttentionClustering(3, random_state=0).fit(X)
+        >>> bool((np.diff(ConvergenceDisplay.from_estimator(model).log_likelihood) > 0).any())
+        True
+        """
+        history = estimator.history_
+        if not history.log_likelihood:
+            raise ValueError(
+                "the fit was not refined, so it has no likelihoods to show: set refine=True"
+            )
+        return cls(history.log_likelihood, history.moves, history.reason).plot(ax=ax)
+
+    def plot(self, *, ax: Axes | None = None) -> Self:
+        """Draw into `ax`, or into a new figure that no global state knows of.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+
+        Returns
+        -------
+        ConvergenceDisplay
+        """
+        ax = self._canvas(ax, 7, 4.5)
+        ax.plot(self.log_likelihood, color=COLOURS[0], marker="o", markersize=4, linewidth=1.4)
+        ax.set(xlabel="state kept", ylabel="log-likelihood per row (nats)")
+        ax.set_title(f"Stopped: {self.reason}" if self.reason else "", fontsize=10)
+        whole_ticks(ax.xaxis)
+        ax.spines[["top", "right"]].set_visible(False)
+        if self.moves:
+            self._draw_moves(ax.inset_axes((0.5, 0.16, 0.47, 0.3)))
+        return self
+
+    def _draw_moves(self, inset: Axes) -> None:
+        rounds, sizes = np.arange(1, len(self.moves) + 1), np.array([n for n, _ in self.moves])
+        kept = np.array([kept for _, kept in self.moves])
+        for chosen, colour, told in ((kept, COLOURS[2], "kept"), (~kept, "white", "not kept")):
+            inset.bar(
+                rounds[chosen],
+                sizes[chosen],
+                color=colour,
+                edgecolor=COLOURS[2],
+                width=0.7,
+                label=f"{chosen.sum()} {told}",
+            )
+        inset.set_xlabel("round of moves", fontsize=8)
+        inset.set_ylabel("moves at once", fontsize=8)
+        inset.tick_params(labelsize=8)
+        for axis in (inset.xaxis, inset.yaxis):
+            whole_ticks(axis)
+        inset.spines[["top", "right"]].set_visible(False)
+        inset.legend(frameon=False, fontsize=8, ncols=2, loc="lower right", bbox_to_anchor=(1, 1))
