@@ -33,8 +33,8 @@ class ClusterMapDisplay(Display):
     logits : array of shape (m, 3), optional
         Functions a x + b y + c of the plane, one for each cluster whose region is to be shown: the
         largest tells where a point of the plane belongs.
-    exact : bool
-        Whether the lines hold for all rows.
+    note : str
+        What the lines say.
     names : tuple of two str
         What the axes are.
 
@@ -52,7 +52,7 @@ class ClusterMapDisplay(Display):
         share: float,
         *,
         logits: FloatArray | None = None,
-        exact: bool = False,
+        note: str = "",
         names: tuple[str, str] = ("", ""),
     ) -> None:
         self.points = points
@@ -60,7 +60,7 @@ class ClusterMapDisplay(Display):
         self.centres = centres
         self.share = share
         self.logits = logits
-        self.exact = exact
+        self.note = note
         self.names = names
 
     @classmethod
@@ -120,15 +120,20 @@ class ClusterMapDisplay(Display):
         tokens = estimator._tokens(estimator._new_rows(shown))
         found, clusters, among = find_plane(estimator, tokens, plane, heads)
         share = found.share(clusters)
-        exact = plane == "heads" or share > 1 - ROUNDING
-        lines = among and (exact or estimator.metric == "euclidean")
+        exact = share > 1 - ROUNDING
+        note = "Lines: where the label changes"
+        if plane == "heads":
+            note = f"Line: where clusters {heads[0]} and {heads[1]} part"
+        elif not exact:
+            note += " in this plane; rows off it may lie across"
+        lines = among and (exact or plane == "heads" or estimator.metric == "euclidean")
         display = cls(
             found.points(tokens),
             estimator.predict(shown) if labels is None else np.asarray(labels)[rows],
             (clusters.centroids - found.origin) @ found.axes.T,
             share,
             logits=found.logits(clusters)[among] if lines else None,
-            exact=exact,
+            note=note,
             names=found.names,
         )
         return display.plot(ax=ax)
@@ -145,15 +150,24 @@ class ClusterMapDisplay(Display):
         ClusterMapDisplay
         """
         ax = self._canvas(ax)
-        scatter(ax, self.points, self.labels)
+        extent = float(np.ptp(self.points, axis=0).max())
+        points = self.points
+        if not (points[:, 1].any() or self.centres[:, 1].any()):
+            # One direction only: what would be a line is made a band.
+            heights = np.random.default_rng(0).uniform(-0.1, 0.1, len(points))
+            points = np.column_stack([points[:, 0], extent * heights])
+            ax.set_yticks([])
+        scatter(ax, points, self.labels)
         if self.logits is not None and len(self.logits) > 1:
             self._draw_lines(ax, self.logits)
-        mark_centres(ax, self.centres)
-        told = f"the plane shows {self.share:.0%} of their spread"
+        mark_centres(ax, self.centres, extent)
+        title = plural(len(self.centres), "cluster")
+        if len(self.centres) > 1:
+            title += f"; the plane shows {self.share:.0%} of their spread"
+        ax.set_title(title, pad=18)
         ax.set(xlabel=self.names[0], ylabel=self.names[1])
-        ax.set_title(f"{plural(len(self.centres), 'cluster')}; {told}", pad=18)
-        ax.set_aspect("equal", "datalim")
-        ax.spines[["top", "right"]].set_visible(False)
+        if (self.labels < 0).any():
+            ax.legend(frameon=False, fontsize=8)
         return self
 
     def _draw_lines(self, ax: Axes, logits: FloatArray) -> None:
@@ -164,9 +178,4 @@ class ClusterMapDisplay(Display):
         ax.add_collection(
             LineCollection(list(segments), colors=GREY, linewidths=0.8), autolim=False
         )
-        note = (
-            "Lines: where the label changes"
-            if self.exact
-            else "Lines: where the label changes in this plane; rows off it may lie across"
-        )
-        ax.text(0.5, 1.01, note, transform=ax.transAxes, ha="center", fontsize=8, color=GREY)
+        ax.text(0.5, 1.01, self.note, transform=ax.transAxes, ha="center", fontsize=8, color=GREY)

@@ -135,7 +135,7 @@ class ConfusionDisplay(Display):
         ConfusionDisplay
         """
         n, k = self.table.shape
-        ax = self._canvas(ax, 4 + 0.4 * min(k, 18), 2 + 0.4 * min(n, 18))
+        ax = self._canvas(ax, 4 + 0.4 * min(k, 20), 2 + 0.4 * min(n, 20))
         totals = self.table.sum(1, keepdims=True)
         shares = self.table / np.maximum(totals, 1)
         image = ax.imshow(shares, cmap="Blues", vmin=0, vmax=1, aspect="auto")

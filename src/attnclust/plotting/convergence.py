@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class ConvergenceDisplay(Display):
-    """Mean log-likelihood of each state that was kept, and the rounds of moves in an inset.
+    """Mean log-likelihood of each state that was kept, and the rounds of moves below.
 
     A state is the start, what an attention step made of the last, or what was left of a round of
     moves that was kept, after a few attention steps of its own.
@@ -92,20 +92,21 @@ class ConvergenceDisplay(Display):
         ConvergenceDisplay
         """
         ax = self._canvas(ax, 7, 4.5)
-        ax.plot(self.log_likelihood, color=COLOURS[0], marker="o", markersize=4, linewidth=1.4)
-        ax.set(xlabel="state kept", ylabel="log-likelihood per row (nats)")
+        rise = self.log_likelihood - self.log_likelihood[0]
+        ax.plot(rise, color=COLOURS[0], marker="o", markersize=4, linewidth=1.4)
+        ax.set(xlabel="state kept", ylabel="rise of the log-likelihood (nats per row)")
         ax.set_title(f"Stopped: {self.reason}" if self.reason else "", fontsize=10)
         whole_ticks(ax.xaxis)
         ax.spines[["top", "right"]].set_visible(False)
         if self.moves:
-            self._draw_moves(ax.inset_axes((0.5, 0.16, 0.47, 0.3)))
+            self._draw_moves(ax.inset_axes((0, -0.5, 1, 0.25)))
         return self
 
-    def _draw_moves(self, inset: Axes) -> None:
-        rounds, sizes = np.arange(1, len(self.moves) + 1), np.array([n for n, _ in self.moves])
-        kept = np.array([kept for _, kept in self.moves])
-        for chosen, colour, told in ((kept, COLOURS[2], "kept"), (~kept, "white", "not kept")):
-            inset.bar(
+    def _draw_moves(self, strip: Axes) -> None:
+        sizes, kept = np.array(self.moves).T
+        rounds = np.arange(1, len(sizes) + 1)
+        for chosen, colour, told in ((kept == 1, COLOURS[2], "kept"), (kept == 0, "w", "not kept")):
+            strip.bar(
                 rounds[chosen],
                 sizes[chosen],
                 color=colour,
@@ -113,10 +114,8 @@ class ConvergenceDisplay(Display):
                 width=0.7,
                 label=f"{chosen.sum()} {told}",
             )
-        inset.set_xlabel("round of moves", fontsize=8)
-        inset.set_ylabel("moves at once", fontsize=8)
-        inset.tick_params(labelsize=8)
-        for axis in (inset.xaxis, inset.yaxis):
+        strip.set(xlabel="round of moves", ylabel="at once", xlim=(0.4, max(len(rounds), 10) + 0.6))
+        for axis in (strip.xaxis, strip.yaxis):
             whole_ticks(axis)
-        inset.spines[["top", "right"]].set_visible(False)
-        inset.legend(frameon=False, fontsize=8, ncols=2, loc="lower right", bbox_to_anchor=(1, 1))
+        strip.spines[["top", "right"]].set_visible(False)
+        strip.legend(frameon=False, fontsize=8, loc="upper right")

@@ -33,7 +33,7 @@ class Plane:
     Parameters
     ----------
     axes : array of shape (2, d)
-        A; its second row is zero where there is only one direction.
+        A; its second row is zero where there is one direction only, and its name is empty.
     origin : array of shape (d,)
     names : tuple of two str
         What p is.
@@ -111,7 +111,7 @@ def _plane_of_centres(tokens: Tokens, clusters: Clusters) -> Plane:
         beside = beside[lengths > ROUNDING * np.sqrt(seen.values[0])]
         axes = np.vstack([axes, beside])[:2]
         names[rank:] = ["leading direction of the rows", "leading direction beside it"][: 2 - rank]
-    return Plane(_two(axes), mean, (names[0], names[1]))
+    return _plane(axes, mean, names)
 
 
 def _normalised_plane(tokens: Tokens, clusters: Clusters) -> Plane:
@@ -124,13 +124,13 @@ def _normalised_plane(tokens: Tokens, clusters: Clusters) -> Plane:
     values = normalize(seen, min(k, tokens.dim + 1)).values[:2]
     scales = np.append(values, np.full(2, values[-1] if len(values) else 1.0))[:2]
     axes = seen.axes.T[:2] / np.sqrt(scales[: min(2, tokens.dim), None])
-    return Plane(
-        _two(axes), seen.mean, ("first normalised direction", "second normalised direction")
-    )
+    return _plane(axes, seen.mean, ["first normalised direction", "second normalised direction"])
 
 
-def _two(axes: FloatArray) -> FloatArray:
-    return np.vstack([axes, np.zeros((2 - len(axes), axes.shape[1]))])
+def _plane(axes: FloatArray, origin: FloatArray, names: list[str]) -> Plane:
+    missing = 2 - len(axes)
+    first, second = names[: len(axes)] + missing * [""]
+    return Plane(np.vstack([axes, np.zeros((missing, axes.shape[1]))]), origin, (first, second))
 
 
 def decision_lines(logits: FloatArray, reach: float) -> tuple[FloatArray, IntArray]:
@@ -153,7 +153,7 @@ def decision_lines(logits: FloatArray, reach: float) -> tuple[FloatArray, IntArr
     Examples
     --------
     >>> decision_lines(np.array([[0.0, 1, -1], [0, -1, 1]]), 5)[0].tolist()
-    [[[-5.0, 1.0], [5.0, 1.0]]]
+    [[[5.0, 1.0], [-5.0, 1.0]]]
     """
     segments, pairs = [], []
     present = np.flatnonzero(np.isfinite(logits[:, 2]))

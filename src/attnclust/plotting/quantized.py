@@ -119,10 +119,12 @@ class QuantizationDisplay(Display):
         ax = self._canvas(ax)
         some = np.linspace(0, len(self.points) - 1, min(MAX_PATHS, len(self.points))).astype(int)
         paths = np.stack([self.points[some], self.outputs[some]], axis=1)
+        ax.add_collection(
+            LineCollection(list(paths), colors=GREY, linewidths=0.5, alpha=0.5, zorder=0)
+        )
         scatter(ax, self.points, self.labels, alpha=0.2)
-        ax.add_collection(LineCollection(list(paths), colors=GREY, linewidths=0.5, alpha=0.5))
-        scatter(ax, self.outputs, self.labels, alpha=1.0, size=30)
+        scatter(ax, self.outputs, self.labels, alpha=1.0, size=40)
         ax.set(xlabel=self.names[0], ylabel=self.names[1], title="Pale rows go in, dark ones out")
-        ax.set_aspect("equal", "datalim")
-        ax.spines[["top", "right"]].set_visible(False)
+        if (self.labels < 0).any():
+            ax.legend(*(part[-1:] for part in ax.get_legend_handles_labels()), frameon=False)
         return self

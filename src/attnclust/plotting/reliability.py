@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from attnclust._typing import FloatArray, IntArray, Rows
-from attnclust.plotting.style import COLOURS, GREY, Display
+from attnclust.plotting.style import COLOURS, GREY, Display, plural
 from attnclust.trust import reliability
 
 if TYPE_CHECKING:
@@ -111,11 +111,13 @@ class ReliabilityDisplay(Display):
         ax.plot(
             ends, ends, color=GREY, linewidth=1, linestyle="--", label="confidence = share right"
         )
-        error = 2 * np.sqrt(self.confidence * (1 - self.confidence) / self.counts)
+        rows = int(np.median(self.counts))
+        level = np.linspace(max(low, 0), 1, 200)
+        error = 2 * np.sqrt(level * (1 - level) / rows)
         ax.fill_between(
-            self.confidence,
-            self.confidence - error,
-            np.minimum(self.confidence + error, 1),
+            level,
+            level - error,
+            np.minimum(level + error, 1),
             color=GREY,
             alpha=0.18,
             linewidth=0,
@@ -127,7 +129,8 @@ class ReliabilityDisplay(Display):
             color=COLOURS[0],
             marker="o",
             markersize=5,
-            label=f"{len(self.counts)} bins of about {int(np.median(self.counts)):,} rows",
+            linewidth=1,
+            label=f"{plural(len(self.counts), 'bin')} of about {plural(rows, 'row')}",
         )
         ax.set(xlabel="mean confidence", ylabel="share right", xlim=ends, ylim=ends, aspect="equal")
         ax.legend(frameon=False, fontsize=8)

@@ -92,15 +92,16 @@ class SpectrumDisplay(Display):
         # Zeros and rounding have no place on the scale.
         values = self.eigenvalues[self.eigenvalues > 1e-12 * self.eigenvalues.max(initial=0)]
         places = np.arange(1, len(values) + 1)
-        for chosen, colour, told in (
-            (values > self.edge, COLOURS[0], "above"),
-            (values <= self.edge, COLOURS[6], "within the noise"),
-        ):
-            label = f"{chosen.sum()} {told}"
-            ax.scatter(
-                places[chosen], values[chosen], s=16, color=colour, linewidths=0, label=label
-            )
-        ax.axhline(self.edge, color=COLOURS[3], linestyle="--", linewidth=1.2, label="noise edge")
+        above = values > self.edge
+        for chosen, colour in ((above, COLOURS[0]), (~above, COLOURS[6])):
+            ax.scatter(places[chosen], values[chosen], s=16, color=colour, linewidths=0)
+        ax.axhline(
+            self.edge,
+            color=COLOURS[3],
+            linestyle="--",
+            linewidth=1.2,
+            label=f"noise edge, {above.sum()} above",
+        )
         if self.n_clusters is not None and 1 < self.n_clusters <= len(values):
             ax.axvline(
                 self.n_clusters - 0.5,
@@ -109,7 +110,8 @@ class SpectrumDisplay(Display):
                 linewidth=1.2,
                 label=f"{plural(self.n_clusters, 'cluster')}: {self.n_clusters - 1} to the left",
             )
-        ax.set(xlabel="eigenvalue", ylabel="variance along it", yscale="log")
+        ax.set(xlabel="rank", ylabel="eigenvalue of the covariance", yscale="log")
+        ax.set_xlim(0.5 - 0.02 * len(values), 0.5 + 1.02 * len(values))
         whole_ticks(ax.xaxis)
         ax.legend(frameon=False, fontsize=8)
         ax.spines[["top", "right"]].set_visible(False)

@@ -50,7 +50,7 @@ def shown_rows(X: Rows, random_state: int) -> tuple[IntArray, Rows]:
 def scatter(
     ax: Axes, points: FloatArray, labels: IntArray, *, alpha: float = 0.55, size: float = 18
 ) -> None:
-    """Points (n, 2) in the colour and marker of their label; grey dots for -1."""
+    """Points (n, 2) in the colour and marker of their label; grey crosses for -1."""
     if len(points) > 1_000:
         size /= 2
     for label in np.unique(labels):
@@ -59,34 +59,65 @@ def scatter(
             chosen[:, 0],
             chosen[:, 1],
             s=size,
-            c="#BBBBBB" if label < 0 else COLOURS[label % len(COLOURS)],
-            marker="." if label < 0 else MARKERS[label // len(COLOURS) % len(MARKERS)],
+            c=GREY if label < 0 else COLOURS[label % len(COLOURS)],
+            marker="x" if label < 0 else MARKERS[label // len(COLOURS) % len(MARKERS)],
             alpha=alpha,
-            linewidths=0,
+            linewidths=0.8 if label < 0 else 0,
             rasterized=True,
             label="no cluster (-1)" if label < 0 else None,
         )
-    if len(labels) and labels.min() < 0:
-        ax.legend(frameon=False, fontsize=8, loc="best", markerscale=2)
+    ax.set_aspect("equal", "datalim")
+    ax.spines[["top", "right"]].set_visible(False)
 
 
-def mark_centres(ax: Axes, centres: FloatArray) -> None:
-    """The number of each cluster where its centre (K, 2) lies."""
-    for label, (x, y) in enumerate(centres):
+def mark_centres(ax: Axes, centres: FloatArray, extent: float) -> None:
+    """The number of each cluster where its centre (K, 2) lies, or beside it with a line to it.
+
+    `extent` is the width of the picture, in units of the centres.
+    """
+    many = len(centres) > 20
+    labels = apart(centres, extent * (0.035 if many else 0.05))
+    for cluster, (centre, label) in enumerate(zip(centres, labels, strict=True)):
+        colour = COLOURS[cluster % len(COLOURS)]
         ax.annotate(
-            str(label),
-            (x, y),
+            str(cluster),
+            centre,
+            label,
             ha="center",
             va="center",
-            fontsize=9 if len(centres) <= 20 else 7,
+            fontsize=7 if many else 9,
             fontweight="bold",
+            arrowprops={"arrowstyle": "-", "color": "black", "linewidth": 0.8},
             bbox={
                 "boxstyle": "round,pad=0.25",
                 "facecolor": "white",
-                "edgecolor": COLOURS[label % len(COLOURS)],
+                "edgecolor": colour,
                 "linewidth": 1.5,
             },
         )
+
+
+def apart(places: FloatArray, gap: float) -> FloatArray:
+    """Places (K, 2) pushed from one another until they are `gap` apart, or nearly so.
+
+    Examples
+    --------
+    >>> apart(np.array([[0.0, 1.0], [0.1, 1.0], [3.0, 1.0]]), 0.5)[:, 0].round(1)
+    array([-0.2,  0.3,  3. ])
+    """
+    turn = np.arange(len(places))
+    moved = places + 1e-3 * gap * np.column_stack([np.cos(turn), np.sin(turn)])
+    for _ in range(100):
+        offsets = moved[:, None] - moved
+        distances = np.linalg.norm(offsets, axis=2)
+        np.fill_diagonal(distances, np.inf)
+        short = np.maximum(gap - distances, 0)
+        if not short.any():
+            break
+        moved += (offsets * (short / distances)[:, :, None]).sum(1) / 2
+    return np.where(
+        np.linalg.norm(moved - places, axis=1, keepdims=True) > 0.01 * gap, moved, places
+    )
 
 
 def whole_ticks(axis: Axis) -> None:
@@ -98,4 +129,4 @@ def whole_ticks(axis: Axis) -> None:
 
 def plural(count: int, noun: str) -> str:
     """The count and its noun: "1 cluster", "2 clusters"."""
-    return f"{count} {noun}{'s' * (count != 1)}"
+    return f"{count:,} {noun}{'s' * (count != 1)}"
