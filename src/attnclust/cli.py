@@ -129,7 +129,7 @@ def fit(
             from attnclust.estimators import AttentionClustering
             from attnclust.files import write_labels
             from attnclust.persistence import save_model
-            from attnclust.summary import confidences, draw, record, summarize
+            from attnclust.summary import draw, record, summarize
         with stage(f"reading {file.name}") as reading:
             rows = _read(file, vectors, label_column, keep)
         model = AttentionClustering(
@@ -143,7 +143,7 @@ def fit(
         with _naming(file, rows), stage(f"clustering {rows.X.shape[0]:,} rows") as fitting:
             model.fit(rows.X)
         with stage("writing") as writing:
-            confidence = confidences(model, rows.X)
+            confidence = model.confidence(rows.X)
             write_labels(folder, file.suffix.lower(), model.labels_, confidence, rows.carried)
             draw(model, rows, folder / "clusters.png")
             summary = summarize("fit", file, rows, model, model.labels_)
@@ -179,7 +179,7 @@ def predict(
         with stage("loading"):
             from attnclust.files import write_labels
             from attnclust.persistence import load_model
-            from attnclust.summary import confidences, record, summarize
+            from attnclust.summary import record, summarize
         with stage(f"reading {file.name}") as reading:
             model = load_model(model_file)
             # Rows are read in the order of these names, and have none themselves from here on.
@@ -189,7 +189,7 @@ def predict(
             rows = _read(file, vectors, label_column, keep, features)
         with _naming(file, rows), stage(f"labelling {rows.X.shape[0]:,} rows") as predicting:
             labels = model.predict(rows.X)
-            confidence = confidences(model, rows.X)
+            confidence = model.confidence(rows.X)
         with stage("writing"):
             write_labels(folder, file.suffix.lower(), labels, confidence, rows.carried)
         summary = summarize("predict", file, rows, model, labels)

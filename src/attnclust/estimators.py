@@ -28,7 +28,7 @@ from attnclust.checks import (
 from attnclust.fitting import center, find_start, refine, train_start
 from attnclust.moments import spectrum
 from attnclust.objective import REGULARIZERS
-from attnclust.refinement import Clusters, Geometry, assign, log_density, posterior
+from attnclust.refinement import Clusters, Geometry, assign, attended, log_density, posterior
 from attnclust.tokens import Tokens, power_of_two, row_norms, unit_rows
 
 # Rows that heads and refinement look at: so many in all, or per cluster if that is more.
@@ -281,6 +281,9 @@ class AttentionClustering(
     def predict_proba(self, X: Rows) -> FloatArray:
         """Attention weights: the posterior of each cluster given the row.
 
+        On mixtures as fitted they are calibrated, if a cluster has many more rows than there are
+        features; with n_k rows each, rows of the fit itself are sure by d / n_k nats too much.
+
         Parameters
         ----------
         X : array-like or sparse matrix of shape (n_samples, n_features)
@@ -291,6 +294,49 @@ class AttentionClustering(
             Rows sum to one.
         """
         return posterior(*self._state(self._new_rows(X)))
+
+    def confidence(self, X: Rows) -> FloatArray:
+        """Largest posterior of each row.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+            Between 1 / n_clusters and 1.
+        """
+        return attended(*self._state(self._new_rows(X))).confidence
+
+    def margin(self, X: Rows) -> FloatArray:
+        """Log-odds of the best cluster of each row against the second best.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+            In nats, at least 0; infinite for one cluster.
+        """
+        return attended(*self._state(self._new_rows(X))).margin
+
+    def outlier_score(self, X: Rows) -> FloatArray:
+        """Squared distance of each row to the centre of its cluster, over d sigma^2.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+            Of the mixture's own rows d times it is chi-squared of d degrees: 1, give or take
+            sqrt(2 / d). Rows of zeros under "cosine" score as the point 0.
+        """
+        return attended(*self._state(self._new_rows(X))).deviation
 
     def transform(self, X: Rows) -> FloatArray:
         """Alignment scores <x, head> (of rows scaled to unit length under "cosine").

@@ -192,3 +192,47 @@ def log_density(tokens: Tokens, clusters: Clusters) -> FloatArray:
         out[window] = softmax(tile.scores(keys, bias))[1]
         out[window] -= 0.5 * tile.square_lengths() / clusters.noise_variance
     return np.asarray(out - 0.5 * tokens.dim * np.log(2 * np.pi * clusters.noise_variance))
+
+
+@dataclass(frozen=True)
+class Attended:
+    """What each token attends to most, and how surely.
+
+    Parameters
+    ----------
+    labels : array of shape (n,)
+        The centre of the largest attention weight, as `assign` has it.
+    confidence : array of shape (n,)
+        That weight.
+    margin : array of shape (n,)
+        Logit of that centre less the second largest, in nats; infinite where there is no second.
+    deviation : array of shape (n,)
+        Squared distance to that centre over d sigma^2.
+    """
+
+    labels: IntArray
+    confidence: FloatArray
+    margin: FloatArray
+    deviation: FloatArray
+
+
+def attended(tokens: Tokens, clusters: Clusters) -> Attended:
+    """Label, confidence, margin and deviation of all tokens, in one float64 pass."""
+    keys, bias = clusters.attention
+    n = len(tokens)
+    found = Attended(np.empty(n, dtype=np.intp), np.empty(n), np.empty(n), np.empty(n))
+    squares = (clusters.centroids**2).sum(1)
+    for window, tile in tokens.tiles(len(keys)):
+        # |y|^2 - 2 <y, m> + |m|^2 in float32 would lose a noise far below the spread.
+        tile = replace(tile, X=tile.X.astype(np.float64))
+        aligned = tile.scores(clusters.centroids)
+        logits = aligned / clusters.noise_variance + bias[:, None]
+        labels, rows = logits.argmax(0), np.arange(len(tile))
+        second = np.partition(logits, -2, axis=0)[-2] if len(keys) > 1 else -np.inf
+        found.labels[window] = labels
+        found.margin[window] = logits[labels, rows] - second
+        distance = tile.square_lengths() - 2 * aligned[labels, rows] + squares[labels]
+        found.deviation[window] = np.maximum(distance, 0.0)
+        found.confidence[window] = softmax(logits)[0][labels, rows]
+    found.deviation[:] /= tokens.dim * clusters.noise_variance
+    return found

@@ -1,4 +1,4 @@
-"""What a command tells of a fit or a prediction: confidence, summary, picture."""
+"""What a command tells of a fit or a prediction: summary and picture."""
 
 from __future__ import annotations
 
@@ -10,20 +10,9 @@ from typing import Any
 import numpy as np
 
 from attnclust import __version__
-from attnclust._typing import FloatArray, IntArray
+from attnclust._typing import IntArray
 from attnclust.estimators import AttentionClustering
 from attnclust.files import Vectors
-
-CHUNK_ROWS = 65_536
-
-
-def confidences(model: AttentionClustering, X: Any) -> FloatArray:
-    """Largest posterior of each row, without an (n, K) array."""
-    parts = [
-        model.predict_proba(X[start : start + CHUNK_ROWS]).max(1)
-        for start in range(0, X.shape[0], CHUNK_ROWS)
-    ]
-    return np.concatenate(parts)
 
 
 def draw(model: AttentionClustering, rows: Vectors, path: Path) -> None:
