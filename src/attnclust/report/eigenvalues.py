@@ -1,21 +1,19 @@
 """The spectrum and what it says of the number of clusters.
 
 K centres spread over at most K - 1 directions, so at most K - 1 eigenvalues of the rows' covariance
-can rise above what noise alone reaches: sigma^2 (1 + sqrt(d / n))^2, the edge of Marchenko and
-Pastur (1967).
+can rise above the edge that noise alone reaches (`attnclust.selection.noise_edge`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
 from html import escape
 from typing import Any
 
 import numpy as np
 
 from attnclust._typing import FloatArray
-from attnclust.moments import spectrum
+from attnclust.moments import DENSE_LIMIT, spectrum
+from attnclust.selection import Selection, noise_edge
 from attnclust.tokens import Tokens
 
 SHOWN = 60  # eigenvalues at most
@@ -23,30 +21,7 @@ WIDTH, HEIGHT = 680, 300
 LEFT, RIGHT, TOP, BOTTOM = 64, 14, 14, 42
 
 
-@dataclass(frozen=True)
-class Reasoning:
-    """Leading eigenvalues, the noise edge, and why there are K clusters.
-
-    Parameters
-    ----------
-    n_clusters : int
-    eigenvalues : array of shape (k,)
-        Falling.
-    edge, noise_variance : float
-    reason : str
-    candidates : list of dict
-        What was seen of each K that was tried; empty where K was given.
-    """
-
-    n_clusters: int
-    eigenvalues: FloatArray
-    edge: float
-    noise_variance: float
-    reason: str
-    candidates: list[dict[str, Any]] = field(default_factory=list)
-
-
-def reason_for(model: Any, tokens: Tokens, rng: np.random.Generator) -> Reasoning:
+def reason_for(model: Any, tokens: Tokens, random_state: int = 0) -> Selection:
     """The model's own choice of K, or the spectrum beside a K that was given.
 
     Parameters
@@ -55,56 +30,46 @@ def reason_for(model: Any, tokens: Tokens, rng: np.random.Generator) -> Reasonin
         Fitted; `selection_` is there where it chose K.
     tokens : Tokens
         The rows, in the units of the model.
-    rng : numpy.random.Generator
+    random_state : int
         For the spectrum of many features.
 
     Returns
     -------
-    Reasoning
+    Selection
+        Without candidates where K was given.
     """
-    chosen = getattr(model, "selection_", None)
+    chosen: Selection | None = getattr(model, "selection_", None)
     if chosen is not None:
-        return Reasoning(
-            int(chosen.n_clusters),
-            np.asarray(chosen.eigenvalues, dtype=np.float64),
-            float(chosen.edge),
-            float(chosen.noise_variance),
-            str(chosen.reason),
-            list(chosen.candidates),
-        )
-    n_clusters, noise = len(model.weights_), float(model.noise_variance_)
-    values = spectrum(tokens, min(max(2 * n_clusters, 20), SHOWN, tokens.dim), rng).values
-    edge = noise * (1 + np.sqrt(tokens.dim / len(tokens))) ** 2
-    return Reasoning(
-        n_clusters, values, edge, noise, _given(n_clusters, values, edge, tokens.dim)
-    )
+        return chosen
+    k = len(model.weights_)
+    whole = tokens.dim <= DENSE_LIMIT and not tokens.sparse
+    n_pairs = tokens.dim if whole else max(2 * k, SHOWN)
+    seen = spectrum(tokens, n_pairs, np.random.default_rng(random_state))
+    noise, edge = noise_edge(seen, len(tokens))
+    return Selection(k, _given(k, seen.values, edge, seen.dim), noise, edge, seen.values)
 
 
 def _given(n_clusters: int, values: FloatArray, edge: float, dim: int) -> str:
-    above, most = int((values > edge).sum()), min(n_clusters - 1, dim)
-    number = f"at least {above}" if above == len(values) < dim else str(above)
+    above, most = int((values[: dim - 1] > edge).sum()), min(n_clusters, dim) - 1
+    most_seen = "at least " if above == len(values) else ""
     said = (
-        f"K = {n_clusters} was given. So many centres can raise {_count(most, 'eigenvalue')} "
-        f"above the noise edge; {number} of the rows' {'are' if above != 1 else 'is'}."
+        f"K = {n_clusters} was given. The centres of so many clusters raise at most "
+        f"{most} eigenvalue{'' if most == 1 else 's'} above the noise edge; here "
+        f"{most_seen}{above} {'is' if above == 1 else 'are'} above it. "
     )
     if above > most:
-        said += " The others come from more clusters, or from noise that is not alike in all"
-        said += " directions."
-    elif above < most:
-        said += " Centres may lie along shared directions, or there may be fewer clusters."
-    return said
+        return said + "There may be more clusters, or noise that is not alike in all directions."
+    if above < most:
+        return said + "Centres may share directions or drown in the noise; or clusters are fewer."
+    return said + "That speaks for this K."
 
 
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
-
-
-def picture(values: Sequence[float] | FloatArray, edge: float) -> str:
+def picture(values: FloatArray, edge: float) -> str:
     """An SVG of the eigenvalues on a logarithmic scale, with the noise edge.
 
     Parameters
     ----------
-    values : sequence of float
+    values : array of shape (k,)
         Falling; at most 60 are shown.
     edge : float
 
@@ -113,7 +78,7 @@ def picture(values: Sequence[float] | FloatArray, edge: float) -> str:
     str
         Colours are those of the page's style.
     """
-    values = np.asarray(values, dtype=np.float64)[:SHOWN]
+    values = values[:SHOWN]
     values = values[values > 1e-12 * values.max(initial=0.0)]
     if len(values) == 0:
         return "<p>All rows are alike: the spectrum is zero.</p>"
@@ -163,7 +128,7 @@ def picture(values: Sequence[float] | FloatArray, edge: float) -> str:
 
 
 def _ticks(low: float, high: float) -> list[float]:
-    """Round numbers of a logarithmic axis: powers of ten, and 2 and 5 between where those are few."""
+    """Round numbers of a logarithmic axis: powers of ten, with more between where they are few."""
     powers = range(int(np.floor(low)), int(np.ceil(high)) + 1)
     for leads in ((1,), (1, 2, 5), (1, 1.5, 2, 3, 4, 5, 6, 7, 8, 9)):
         ticks = [lead * 10.0**p for p in powers for lead in leads]

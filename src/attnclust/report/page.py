@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import math
+from collections.abc import Sequence
 from html import escape
 from importlib.resources import files
 from pathlib import Path
@@ -10,8 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from attnclust._typing import Array, FloatArray, IntArray, Rows
+from attnclust._typing import Array, Rows
 from attnclust.html import save_page
+from attnclust.plane import project
 from attnclust.plotting import COLOURS
 from attnclust.report.data import (
     HOVER_CHARACTERS,
@@ -22,19 +24,25 @@ from attnclust.report.data import (
     tell_clusters,
     tell_rows,
 )
-from attnclust.report.eigenvalues import Reasoning, picture, reason_for
-from attnclust.report.plane import project
-from attnclust.tokens import Tokens, row_norms
+from attnclust.report.eigenvalues import picture, reason_for
+from attnclust.selection import Selection
 from attnclust.trust import describe_clusters
 
-NOSCRIPT = """<noscript><p class="note">The map, the table of clusters and the download need
-JavaScript, which is switched off here. The same labels and figures lie beside this page in the
-labels file and in summary.json.</p></noscript>"""
+HEADS = {
+    "n_clusters": "clusters",
+    "eigenvalue": "last eigenvalue over edge",
+    "criterion": "penalised log-likelihood per row",
+    "redundant": "redundant heads",
+    "held_out": "risk on rows left out",
+}
+OUTLYING = 5  # rows shown as farthest from their centres
 
 BODY = """<h1>Clusters of <bdi>{name}</bdi></h1>
 <p class="soft">Made by attnclust {version}. This page holds all it shows and asks no server for
 anything.</p>
-{noscript}
+<noscript><p class="soft">The map, the table and the download need JavaScript, which is switched off
+here. The same labels and figures lie beside this page in the labels file and in summary.json.</p>
+</noscript>
 <dl class="facts">{facts}</dl>
 <section class="explore" aria-label="Map and clusters">
 <div class="main">
@@ -58,13 +66,15 @@ map or its row in the table, to see the rows that stand for it and those at its 
 <div class="bar"><label for="filter">Filter</label>
 <input type="search" id="filter" placeholder="number, label or text" autocomplete="off">
 <span id="count" role="status" class="soft"></span>
-<button type="button" id="download">Download labels (CSV)</button></div>
+<button type="button" id="download"
+title="An id that a spreadsheet would run as a formula gets an apostrophe in front"
+>Download labels (CSV)</button></div>
 <div class="wide" role="region" tabindex="0" aria-labelledby="table-title"><table id="clusters">
 <thead><tr></tr></thead><tbody></tbody></table></div>
 <details><summary>What the columns say</summary><dl id="columns"></dl></details>
 </div>
 </section>
-<section><h2>Why {n_clusters} clusters</h2>
+<section><h2>Why {n_clusters} cluster{plural}</h2>
 <p dir="auto">{reason}</p>
 <div class="wide" role="region" tabindex="0" aria-label="Spectrum"><figure>{spectrum}
 <figcaption class="soft">Largest eigenvalues of the rows' covariance, on a logarithmic scale. Noise
@@ -80,8 +90,6 @@ def write_report(
     X: Rows,
     summary: dict[str, Any],
     *,
-    labels: IntArray,
-    confidence: FloatArray,
     ids: Sequence[Any] | None = None,
     texts: Sequence[Any] | None = None,
     known: Array | None = None,
@@ -100,8 +108,6 @@ def write_report(
     summary : dict
         From `attnclust.summary.summarize`, with the parameters, seconds and reason to stop of the
         fit.
-    labels, confidence : arrays of shape (n,)
-        Cluster of each row, -1 for none, and its largest posterior.
     ids, texts : sequences of n values, optional
         What to call a row, and what to show of it.
     known : array of shape (n,), optional
@@ -112,60 +118,56 @@ def write_report(
     """
     from plotly.offline import get_plotlyjs
 
-    tokens = _in_units(model, X)
+    tokens = model._tokens(model._new_rows(X))
+    labels = model.predict(X)
+    figures = {
+        "confidence": model.confidence(X),
+        "margin": model.margin(X),
+        "outlier score": model.outlier_score(X),
+    }
     plane = project(tokens, model.cluster_centers_, model.weights_)
-    described = describe_clusters(
-        model, X, labels=labels, n_bootstrap=10, n_rows=5, random_state=random_state
-    )
-    clusters = tell_clusters(described, summary)
-    reasoning = reason_for(model, tokens, np.random.default_rng(random_state))
+    clusters = tell_clusters(describe_clusters(model, X, random_state=random_state), summary)
+    outlying = np.argsort(-figures["outlier score"], kind="stable")[:OUTLYING].tolist()
+    listed = {row for c in clusters for row in [*c["representative"], *c["borderline"]]}
+    selection = reason_for(model, tokens, random_state)
     data = {
         "colours": COLOURS,
         "centres": plane.centres.tolist(),
         "clusters": clusters,
+        "outlying": outlying,
         **tell_rows(
             plane.points,
             labels,
-            confidence,
-            clusters,
+            figures,
+            sorted(listed | set(outlying)),
             ids=ids,
             texts=texts,
             known=known,
             random_state=random_state,
         ),
     }
-    name = _shown(Path(summary["file"]).name)
+    name = clip(Path(summary["file"]).name, HOVER_CHARACTERS) or ""
     body = BODY.format(
-        name=name,
+        name=_shown(name),
         version=escape(summary["version"]),
-        noscript=NOSCRIPT,
         facts=_facts(summary, len(clusters)),
         map_note=_map_note(len(labels), plane.share, texts is not None),
         n_clusters=len(clusters),
-        reason=escape(reasoning.reason),
-        spectrum=picture(reasoning.eigenvalues, reasoning.edge),
-        noise=reasoning.noise_variance,
-        candidates=_candidates(reasoning),
+        plural="" if len(clusters) == 1 else "s",
+        reason=escape(selection.reason),
+        spectrum=picture(selection.eigenvalues, selection.edge),
+        noise=selection.noise_variance,
+        candidates=_candidates(selection),
         data=embed(data),
     )
     here = files("attnclust.report")
     save_page(
         path,
-        f"Clusters of {Path(summary['file']).name}",
+        f"Clusters of {name}",
         body,
         (here / "report.css").read_text("utf-8"),
         get_plotlyjs() + "\n" + (here / "report.js").read_text("utf-8"),
     )
-
-
-def _in_units(model: Any, X: Rows) -> Tokens:
-    """The rows as the model's centres see them: floats, of unit length under cosine."""
-    if X.dtype not in (np.float32, np.float64):
-        X = X.astype(np.float32 if X.dtype == np.float16 else np.float64)
-    if model.metric != "cosine":
-        return Tokens(X)
-    norms = row_norms(X)
-    return Tokens(X, row_scale=np.divide(1.0, norms, out=np.zeros(len(norms)), where=norms > 0))
 
 
 def _shown(value: object) -> str:
@@ -201,7 +203,7 @@ def _facts(summary: dict[str, Any], n_clusters: int) -> str:
 
 
 def _map_note(n_rows: int, share: float, texts: bool) -> str:
-    said = [f"The plane in which the centres are spread most: it shows {share:.0%} of their spread."]
+    said = [f"The plane in which the centres are spread most: it shows {share:.0%} of it."]
     if n_rows > MAP_ROWS:
         said.append(f"{MAP_ROWS:,} of the {n_rows:,} rows, drawn at random, are in it.")
     if texts:
@@ -212,23 +214,23 @@ def _map_note(n_rows: int, share: float, texts: bool) -> str:
     return " ".join(said)
 
 
-def _candidates(reasoning: Reasoning) -> str:
+def _candidates(selection: Selection) -> str:
     """The numbers of clusters that were tried, as a table."""
-    if not reasoning.candidates:
+    if not selection.candidates:
         return ""
-    names = list(dict.fromkeys(name for row in reasoning.candidates for name in row))
-    head = "".join(f'<th scope="col">{_shown(name)}</th>' for name in names)
+    names = list(selection.candidates[0])
+    head = "".join(f'<th scope="col">{HEADS.get(name, name)}</th>' for name in names)
     rows = []
-    for row in reasoning.candidates:
-        chosen = ' class="chosen"' if row.get(names[0]) == reasoning.n_clusters else ""
-        rows.append(f"<tr{chosen}>{_cells(row.get(name) for name in names)}</tr>")
+    for row in selection.candidates:
+        chosen = ' class="chosen"' if row["n_clusters"] == selection.n_clusters else ""
+        cells = "".join(f'<td class="number">{_figure(row[name])}</td>' for name in names)
+        rows.append(f"<tr{chosen}>{cells}</tr>")
     return (
         '<h3 id="tried">Numbers of clusters that were tried</h3><div class="wide" role="region" '
-        f'tabindex="0" aria-labelledby="tried"><table><thead><tr>{head}</tr></thead>'
+        f'tabindex="0" aria-labelledby="tried"><table class="tried"><thead><tr>{head}</tr></thead>'
         f"<tbody>{''.join(rows)}</tbody></table></div>"
     )
 
 
-def _cells(values: Iterable[object]) -> str:
-    texts = [f"{value:.4g}" if isinstance(value, float) else value for value in values]
-    return "".join(f'<td dir="auto">{_shown(text)}</td>' for text in texts)
+def _figure(value: float) -> str:
+    return "–" if math.isnan(value) else f"{value:.4g}"

@@ -10,7 +10,7 @@
     return new Kind(out.buffer);
   };
   const labels = array(data.labels, Int32Array);
-  const confidence = array(data.confidence, Float32Array);
+  const figures = Object.entries(data.figures).map(([name, packed]) => [name, array(packed, Float32Array)]);
   const x = array(data.x, Float32Array);
   const y = array(data.y, Float32Array);
   const drawn = data.drawn && array(data.drawn, Int32Array); // the rows of the map, if not all
@@ -22,8 +22,6 @@
   const number = (digits) => (v) =>
     v.toLocaleString("en", { minimumFractionDigits: digits, maximumFractionDigits: digits });
   const percent = (v) => `${number(1)(100 * v)}%`;
-  const short = (v) => (v !== 0 && (Math.abs(v) < 0.001 || Math.abs(v) >= 1e5)
-    ? v.toExponential(2) : number(3)(v));
   const cut = (text, most) => {
     const characters = Array.from(text.slice(0, 2 * most));
     return characters.length > most ? `${characters.slice(0, most - 1).join("")}…` : text;
@@ -42,11 +40,15 @@
     element.dir = "auto";
     return element;
   };
+  const digits = { confidence: 3, margin: 1, "outlier score": 2 };
   const lineOf = (row) => {
     const known = knownOf(row);
     const line = make("p", { className: "soft" }, said(nameOf(row)),
-      ` · ${labels[row] < 0 ? "no cluster" : `cluster ${labels[row]}`}`,
-      ` · confidence ${number(3)(confidence[row])}`);
+      ` · ${labels[row] < 0 ? "no cluster" : `cluster ${labels[row]}`}`);
+    for (const [name, values] of figures) {
+      const value = values[row];
+      if (Number.isFinite(value)) line.append(` · ${name} ${number(digits[name])(value)}`);
+    }
     if (known !== null) line.append(" · known: ", said(known, 80));
     return line;
   };
@@ -108,6 +110,7 @@
     return [line, ...listed("Rows that stand for it", c.representative),
       ...listed("Rows at its border", c.borderline)];
   };
+  $("panel-body").append(...listed("Rows farthest from their centres", data.outlying));
   const introduction = [...$("panel-body").children];
   const choose = (k, point = null) => {
     const c = clusters.get(k);
@@ -135,14 +138,15 @@
 
   const columns = [
     { key: "cluster", down: false, says: "Number, colour and symbol in the map." },
-    { key: "size", format: number(0), says: "Rows whose largest posterior is this cluster's." },
-    { key: "share", format: percent, says: "Size over all rows." },
-    { key: "weight", format: short, says: "Its weight in the fitted mixture." },
-    { key: "cohesion", format: short, says: "How near its rows are to its centre: 1 is nearest." },
-    { key: "spread", format: short, says: "Typical distance of its rows from its centre." },
+    { key: "size", format: number(0), says: "Rows with this label." },
+    { key: "weight", format: number(3), says: "Its weight in the fitted mixture." },
+    { key: "cohesion", format: number(3), says: "Mean confidence of its rows: 1 where none could belong elsewhere." },
+    { key: "spread", format: (v) => v.toPrecision(3),
+      says: "Root mean square distance of its rows to the centre, per coordinate." },
     { key: "nearest", down: false, says: "Cluster whose centre is nearest." },
-    { key: "separation", format: short, says: "How far that centre is, against the spread." },
-    { key: "stability", format: short, says: "How well it is found again in resampled rows." },
+    { key: "separation", format: number(1), says: "Distance to the nearest centre in standard deviations of the noise." },
+    { key: "stability", format: number(2), says: "Mean overlap with its counterpart in refits "
+      + "on resampled rows: above 0.85 it is found again, below 0.6 it is hardly there." },
     { key: "mostly", words: true, says: "Most frequent known label, and its share of the cluster." },
     { key: "text", words: true, says: "The row that stands for it best." },
   ];
@@ -179,6 +183,8 @@
     for (const cell of head.cells) cell.removeAttribute("aria-sort");
     head.cells[kept.indexOf(column)].setAttribute("aria-sort", falling ? "descending" : "ascending");
   };
+  const explain = (name, says) =>
+    $("columns").append(make("dt", { textContent: name }), make("dd", { textContent: says }));
   for (const column of kept) {
     const button = make("button", { type: "button", textContent: column.key, title: column.says });
     const cell = make("th", { scope: "col", className: column.words ? "words" : "number" }, button);
@@ -187,8 +193,13 @@
       sort(column, order ? order === "ascending" : !column.words && column.down !== false);
     });
     head.append(cell);
-    $("columns").append(make("dt", { textContent: column.key }), make("dd", { textContent: column.says }));
+    explain(column.key, column.says);
   }
+  explain("confidence", "Of a row: largest posterior.");
+  if (data.clusters.length > 1) {
+    explain("margin", "Of a row: log-odds of its cluster against the second best, in nats.");
+  }
+  explain("outlier score", "Of a row: squared distance to its centre over that of noise; 1 is usual.");
   sort(columns.find(({ key }) => key === "size"), true);
 
   const filter = () => {
@@ -285,6 +296,7 @@
     };
     Plotly.relayout(map, { "xaxis.range": range(map.layout.xaxis), "yaxis.range": range(map.layout.yaxis) });
   };
+  addEventListener("keydown", ({ key }) => { if (key === "Escape") hover.hidden = true; });
   $("zoom-in").addEventListener("click", () => zoom(0.6));
   $("zoom-out").addEventListener("click", () => zoom(1 / 0.6));
   $("whole").addEventListener("click", () =>
@@ -308,10 +320,13 @@
   // The labels to take away
 
   $("download").addEventListener("click", () => {
+    // A spreadsheet would run =, +, - and @ as formulas; the apostrophe makes text of them.
+    const tame = (text) => (/^[=+\-@\t\r]/.test(text) && !Number.isFinite(+text) ? `'${text}` : text);
     const quoted = (text) => (/[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text);
     const lines = [`${data.ids ? "id" : "row"},cluster,confidence`];
+    const [[, confidence]] = figures;
     labels.forEach((label, row) => {
-      const name = data.ids ? quoted(data.ids[row]) : row;
+      const name = data.ids ? quoted(tame(data.ids[row])) : row;
       lines.push(`${name},${label},${Number(confidence[row].toPrecision(7))}`);
     });
     const url = URL.createObjectURL(new Blob([lines.join("\r\n"), "\r\n"], { type: "text/csv" }));
