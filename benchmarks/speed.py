@@ -1,7 +1,7 @@
 """This library and its peers on the same arrays, each run in its own process, in one session.
 
-    python benchmarks/speed.py                       # all workloads, 3 rounds: the table in speed.md
-    python benchmarks/speed.py --only W1 --rounds 1 --methods attnclust,"KMeans, one start"
+    python benchmarks/speed.py               # all workloads, 3 rounds: the table in speed.md
+    python benchmarks/speed.py --only W1 --rounds 1 --methods "attnclust;KMeans, one start"
 
 Rows are float32: K random unit centres, spherical noise at which the nearest true centre is right
 for 97 in 100. Time is that of fit and labels of all rows after a warm-up on few rows, in units of

@@ -265,7 +265,14 @@ class AttentionClustering(
         if self.solver == "fixed_point" if self.refine == "auto" else self.refine:
             layer = None
             clusters, history, self.n_iter_ = refine(
-                tokens, sample, clusters, geometry, history, max_iter=self.max_iter, tol=self.tol
+                tokens,
+                sample,
+                clusters,
+                geometry,
+                history,
+                mean_square=seen.trace + float(seen.mean @ seen.mean),
+                max_iter=self.max_iter,
+                tol=self.tol,
             )
 
         self.history_ = history
