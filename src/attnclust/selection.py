@@ -33,7 +33,7 @@ def noise_edge(seen: Spectrum, n_rows: float) -> tuple[float, float]:
     --------
     >>> import numpy as np
     >>> values = np.array([5.0, 1.0, 1.0, 1.0])
-    >>> noise, edge = noise_edge(Spectrum(np.zeros(4), values, np.eye(4), values.sum()), 1000)
+    >>> noise, edge = noise_edge(Spectrum(np.zeros(4), values, np.eye(4), 8.0), 1000)
     >>> noise, bool(1 < edge < 1.3)
     (1.0, True)
     """

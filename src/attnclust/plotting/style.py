@@ -76,7 +76,7 @@ def mark_centres(ax: Axes, centres: FloatArray, extent: float) -> None:
     `extent` is the width of the picture, in units of the centres.
     """
     many = len(centres) > 20
-    labels = apart(centres, extent * (0.035 if many else 0.05))
+    labels = apart(centres, extent * (0.05 if many else 0.06))
     for cluster, (centre, label) in enumerate(zip(centres, labels, strict=True)):
         colour = COLOURS[cluster % len(COLOURS)]
         ax.annotate(
