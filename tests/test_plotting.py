@@ -199,6 +199,24 @@ def test_data_frames_sparse_and_single_precision_rows_give_the_same_picture(blob
     drawn(ReliabilityDisplay.from_estimator(named, frame, plain.labels_))
 
 
+@pytest.mark.parametrize("make", [np.ndarray.tolist, sp.coo_matrix, sp.csc_array])
+def test_other_forms_of_rows_are_drawn_at_random_too(blobs, make):
+    X, _, _ = blobs(MAX_POINTS + 10, 3, 3)
+    model = fitted(X, 3)
+    expected = ClusterMapDisplay.from_estimator(model, X).points
+    np.testing.assert_allclose(
+        ClusterMapDisplay.from_estimator(model, make(X)).points, expected, atol=1e-9
+    )
+
+
+def test_rows_that_are_all_one_have_pictures():
+    X = np.ones((4, 3))
+    model = fitted(X, 1)
+    for plane in ("centres", "normalised"):
+        drawn(ClusterMapDisplay.from_estimator(model, X, plane=plane))
+    drawn(SpectrumDisplay.from_estimator(model, X))
+
+
 def test_another_plane_or_head_is_refused(blobs):
     X, _, _ = blobs(100, 4, 3)
     model = fitted(X, 3)

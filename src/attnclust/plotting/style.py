@@ -40,7 +40,11 @@ class Display:
 
 def shown_rows(X: Rows, random_state: int) -> tuple[IntArray, Rows]:
     """At most `MAX_POINTS` rows drawn at random: their places in X, and themselves."""
+    if not hasattr(X, "shape"):
+        X = np.asarray(X)
     n = X.shape[0]
+    if hasattr(X, "tocsr"):
+        X = X.tocsr()
     if n <= MAX_POINTS:
         return np.arange(n), X
     rows = np.random.default_rng(random_state).choice(n, MAX_POINTS, replace=False)
