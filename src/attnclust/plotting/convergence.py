@@ -94,18 +94,20 @@ class ConvergenceDisplay(Display):
         ax = self._canvas(ax, 7, 4.5)
         rise = self.log_likelihood - self.log_likelihood[0]
         ax.plot(rise, color=COLOURS[0], marker="o", markersize=4, linewidth=1.4)
-        ax.set(xlabel="state kept", ylabel="rise of the log-likelihood (nats per row)")
+        ax.set(xlabel="state kept", ylabel="log-likelihood, rise in nats")
         ax.set_title(f"Stopped: {self.reason}" if self.reason else "", fontsize=10)
         whole_ticks(ax.xaxis)
         ax.spines[["top", "right"]].set_visible(False)
         if self.moves:
-            self._draw_moves(ax.inset_axes((0, -0.5, 1, 0.25)))
+            self._draw_moves(_below(ax))
         return self
 
     def _draw_moves(self, strip: Axes) -> None:
         sizes, kept = np.array(self.moves).T
         rounds = np.arange(1, len(sizes) + 1)
         for chosen, colour, told in ((kept == 1, COLOURS[2], "kept"), (kept == 0, "w", "not kept")):
+            if not chosen.any():
+                continue
             strip.bar(
                 rounds[chosen],
                 sizes[chosen],
@@ -114,8 +116,18 @@ class ConvergenceDisplay(Display):
                 width=0.7,
                 label=f"{chosen.sum()} {told}",
             )
-        strip.set(xlabel="round of moves", ylabel="at once", xlim=(0.4, max(len(rounds), 10) + 0.6))
-        for axis in (strip.xaxis, strip.yaxis):
-            whole_ticks(axis)
+        strip.set(xlabel="round of moves", ylabel="at once", xlim=(0.4, max(len(rounds), 12) + 0.6))
+        strip.set_yticks([0, sizes.max()])
+        whole_ticks(strip.xaxis)
         strip.spines[["top", "right"]].set_visible(False)
-        strip.legend(frameon=False, fontsize=8, loc="upper right")
+        strip.legend(frameon=False, fontsize=8, ncols=2, loc="lower right", bbox_to_anchor=(1, 0.9))
+
+
+def _below(ax: Axes) -> Axes:
+    """Axes in the lowest quarter of the place of `ax`, or below it if it has no place in a grid."""
+    place = ax.get_subplotspec()
+    if place is None:
+        return ax.inset_axes((0, -0.5, 1, 0.25))
+    halves = place.subgridspec(2, 1, height_ratios=(3, 1))
+    ax.set_subplotspec(halves[0])
+    return ax.figure.add_subplot(halves[1])

@@ -164,7 +164,7 @@ def decision_lines(logits: FloatArray, reach: float) -> tuple[FloatArray, IntArr
             continue
         foot = -offset * normal / length**2
         along = np.array([-normal[1], normal[0]]) / length
-        others = logits[i] - logits[np.setdiff1d(present, [i, j])]
+        others = logits[i] - logits[present[(present != i) & (present != j)]]
         slope, start = others[:, :2] @ along, others[:, :2] @ foot + others[:, 2]
         if (start[slope == 0] < 0).any():
             continue

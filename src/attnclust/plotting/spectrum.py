@@ -110,8 +110,10 @@ class SpectrumDisplay(Display):
                 linewidth=1.2,
                 label=f"{plural(self.n_clusters, 'cluster')}: {self.n_clusters - 1} to the left",
             )
-        ax.set(xlabel="rank", ylabel="eigenvalue of the covariance", yscale="log")
-        ax.set_xlim(0.5 - 0.02 * len(values), 0.5 + 1.02 * len(values))
+        ax.set(xlabel="rank", ylabel="eigenvalue of the covariance")
+        if len(values):
+            ax.set_yscale("log")
+            ax.set_xlim(0.5 - 0.02 * len(values), 0.5 + 1.02 * len(values))
         whole_ticks(ax.xaxis)
         ax.legend(frameon=False, fontsize=8)
         ax.spines[["top", "right"]].set_visible(False)

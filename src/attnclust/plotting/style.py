@@ -40,7 +40,11 @@ class Display:
 
 def shown_rows(X: Rows, random_state: int) -> tuple[IntArray, Rows]:
     """At most `MAX_POINTS` rows drawn at random: their places in X, and themselves."""
+    if not hasattr(X, "shape"):
+        X = np.asarray(X)
     n = X.shape[0]
+    if hasattr(X, "tocsr"):
+        X = X.tocsr()
     if n <= MAX_POINTS:
         return np.arange(n), X
     rows = np.random.default_rng(random_state).choice(n, MAX_POINTS, replace=False)
@@ -76,7 +80,7 @@ def mark_centres(ax: Axes, centres: FloatArray, extent: float) -> None:
     `extent` is the width of the picture, in units of the centres.
     """
     many = len(centres) > 20
-    labels = apart(centres, extent * (0.035 if many else 0.05))
+    labels = apart(centres, extent * (0.05 if many else 0.06))
     for cluster, (centre, label) in enumerate(zip(centres, labels, strict=True)):
         colour = COLOURS[cluster % len(COLOURS)]
         ax.annotate(
