@@ -501,7 +501,8 @@ class AttentionClustering(
         )
         if len(tokens) <= most:
             return tokens
-        return tokens.take(np.sort(rng.choice(len(tokens), most, replace=False, shuffle=False)))
+        rows = np.sort(rng.choice(len(tokens), most, replace=False, shuffle=False))
+        return tokens.take(rows).gathered()
 
     def _store(self, tokens: Tokens, clusters: Clusters) -> None:
         """Clusters of a frame as attributes in the units of X."""

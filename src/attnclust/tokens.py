@@ -25,6 +25,8 @@ T = TypeVar("T")
 
 # Tiles are shared among threads in so many spans; fewer tiles than these are not.
 SPANS, FEW_TILES = 8, 4
+# Scattered rows are copied together if they take no more.
+GATHERED_BYTES = 48 * 2**20
 # Elements of the larger of a tile's two faces (rows x features, rows x clusters): 2 MB in float32.
 TILE_ELEMENTS = 2**19
 
@@ -123,6 +125,11 @@ class Tokens:
         """Only these rows (positions among the present ones), still ungathered."""
         return replace(self, rows=rows if self.rows is None else self.rows[rows])
 
+    def gathered(self) -> Tokens:
+        """The same rows, together in memory where that takes no more than `GATHERED_BYTES`."""
+        small = len(self) * self.dim * self.dtype.itemsize <= GATHERED_BYTES
+        return self if self.rows is None or not (small or self.sparse) else self.part(slice(None))
+
     def row_weights(self) -> FloatArray:
         """Weights of the rows at hand, float64; ones where none were given."""
         if self.weights is None:
@@ -189,10 +196,10 @@ class Tokens:
         return out / self.unit
 
     def square_lengths(self) -> FloatArray:
-        """|y_i|^2 of the rows of one tile, float64: shape (rows,)."""
+        """|y_i|^2 of the rows of one tile, float64 summed in their precision: shape (rows,)."""
         if not self.sparse:
-            Y = self.dense().astype(np.float64, copy=False)
-            return np.asarray(np.einsum("id,id->i", Y, Y))
+            Y = self.dense()
+            return np.asarray(np.einsum("id,id->i", Y, Y), dtype=np.float64)
         scaled = replace(self, shift=None)
         squares = self.X.astype(np.float64) / self.unit
         squares.data **= 2
