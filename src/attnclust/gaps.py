@@ -169,25 +169,6 @@ def _shore_and_bottom(
     return min(rows_at(-1.0), rows_at(1.0)), min(rows_at(t) for t in MIDWAY)
 
 
-def dispersion(tokens: Tokens, clusters: Clusters) -> float:
-    """Variance of the rows' squared distances to their centres over that of spherical noise.
-
-    1 for Gaussian noise alike in all directions, 2 d sigma^4 being the variance of sigma^2 times a
-    chi-squared of d degrees; more for tails, for unequal columns, for clusters of unequal width.
-
-    Parameters
-    ----------
-    tokens : Tokens
-    clusters : Clusters
-    """
-    w = tokens.row_weights()
-    ratio = attended(tokens, clusters).deviation
-    mean = np.average(ratio, weights=w)
-    if mean == 0:
-        return 1.0
-    return float(np.average((ratio / mean - 1) ** 2, weights=w) * tokens.dim / 2)
-
-
 def isolated(tokens: Tokens, clusters: Clusters, floor: float = 0.0) -> BoolArray:
     """Which rows have hardly a neighbour within the noise: far from all centres and on their own.
 

@@ -106,11 +106,7 @@ def expectation(tokens: Tokens, clusters: Clusters, geometry: Geometry) -> Expec
 
     Hard attention gives the likelihood of the tokens with their labels in its place.
     """
-    if geometry.hard:
-        clusters = replace(
-            clusters, weights=np.full_like(clusters.weights, 1 / len(clusters.weights))
-        )
-    keys, bias = clusters.attention
+    keys, bias = (equal_weights(clusters) if geometry.hard else clusters).attention
     k, d = keys.shape
 
     def work(_window: slice, tile: Tokens) -> _Gathered:
@@ -185,6 +181,48 @@ def em(
         if seen[-1].log_likelihood - seen[-2].log_likelihood < tol:
             break
     return clusters, seen
+
+
+def equal_weights(clusters: Clusters) -> Clusters:
+    """The same centres, all alike: each token attends most to the nearest."""
+    k = len(clusters.weights)
+    return replace(clusters, weights=np.full(k, 1 / k))
+
+
+def dispersion(tokens: Tokens, clusters: Clusters, geometry: Geometry) -> float:
+    """How far squared distances to the centres scatter, over how far the mixture says they do.
+
+    In a spherical mixture r = |y - m_j|^2 is sigma^2 times a chi-squared variable of d degrees of
+    freedom under the posterior, so (d E[r^2] / E[r]^2 - d) / 2 is 1 whatever the overlap of the
+    clusters and the scale. It is d tr(A^2) / tr(A)^2 where a cluster's covariance A is not
+    spherical, and more again where clusters differ in spread or have heavy tails. On the sphere the
+    noise has d - 1 dimensions.
+
+    Returns
+    -------
+    float
+        1 for rows that equal their centres.
+    """
+    held = clusters.weights > 0
+    keys, bias = (part[held] for part in clusters.attention)
+    prior = np.log(clusters.weights[held])[:, None].astype(tokens.dtype)
+    first = second = total = 0.0
+    for _, tile in tokens.tiles(4 * max(keys.shape)):  # lengths are read in float64
+        w = tile.row_weights()
+        logits = tile.scores(keys, bias)
+        r = logits - prior
+        r *= -2 * clusters.noise_variance
+        r += tile.square_lengths().astype(tokens.dtype)
+        np.maximum(r, 0.0, out=r)
+        attention = softmax(logits)[0]
+        first += float(np.einsum("ki,ki->i", attention, r) @ w)
+        r *= r
+        second += float(np.einsum("ki,ki->i", attention, r) @ w)
+        total += float(w.sum())
+    d = max(tokens.dim - geometry.on_sphere, 1)
+    if first <= total * tokens.dim * geometry.floor:
+        return 1.0
+    return 0.5 * d * (second * total / first**2 - 1.0)
 
 
 def assign(tokens: Tokens, clusters: Clusters) -> IntArray:

@@ -7,7 +7,7 @@
 3. Splits and merges, each for a price per cluster (`settling.settle`), go on from there: they see
    what drowns in the noise edge, and undo what unequal columns or tails put above it.
 4. Gaps. Where no two neighbours are apart (`gaps.modes`) there is one cluster. Where the rows
-   about their centres are not spherical Gaussian (`gaps.dispersion`), the modes are the clusters,
+   about their centres are not spherical Gaussian (`dispersion`), the modes are the clusters,
    else the likelihood is believed.
 
 Columns are not rescaled: K is that of the Euclidean picture (or of unit rows under cosine).
@@ -23,11 +23,11 @@ from sklearn.metrics import adjusted_rand_score
 
 from attnclust._typing import FloatArray
 from attnclust.fitting import find_start
-from attnclust.gaps import dispersion, isolated, neighbours
+from attnclust.gaps import isolated, neighbours
 from attnclust.moments import Spectrum, spectrum
 from attnclust.moves import split_and_merge
-from attnclust.refinement import Clusters, Geometry, assign, attended, em
-from attnclust.settling import merge, overgrow, penalty, settle
+from attnclust.refinement import Clusters, Geometry, assign, attended, dispersion, em
+from attnclust.settling import join, overgrow, penalty, settle
 from attnclust.tokens import Tokens
 
 if TYPE_CHECKING:
@@ -185,14 +185,18 @@ def choose(
         if first > pieces:
             clusters, _ = find_start(tokens, seen, geometry, pieces, rng, lift=lift, order=order)
         settled = _settled(tokens, clusters, geometry, pieces, rng)
-        spherical = dispersion(tokens, settled) <= SPHERICAL
+        spherical = dispersion(tokens, settled, geometry) <= SPHERICAL
     if spherical:
         most = max(1, min(int(n / 3), 4), min(MOST_CLUSTERS, int(n / LEAST_ROWS)))
         settled = _settled(tokens, settled, geometry, most, rng)
-        spherical = dispersion(tokens, settled) <= SPHERICAL
+        spherical = dispersion(tokens, settled, geometry) <= SPHERICAL
         if not spherical and len(settled.weights) > pieces:
             settled = _settled(tokens, clusters, geometry, pieces, rng)
-    spread, gaps, k = dispersion(tokens, settled), neighbours(tokens, settled), len(settled.weights)
+    spread, gaps, k = (
+        dispersion(tokens, settled, geometry),
+        neighbours(tokens, settled),
+        len(settled.weights),
+    )
     round_ = spherical and 2 * gaps.clouds() >= k
     mode = gaps.modes(0 if spherical else LEAST_ROWS_OF_CLOUDS)
     n_modes = int(mode.max()) + 1
@@ -215,7 +219,7 @@ def choose(
             f"{spread:.1f}), so pieces without a gap count as one"
         )
     if n_modes == 1 or not round_:
-        settled = merge(settled, mode)
+        settled = join(settled, mode)
     if n_alone := int(alone.sum()):
         reason += f"; {n_alone} row{'s stand' if n_alone > 1 else ' stands'} alone, put aside"
     said = f"{above} eigenvalue{'' if above == 1 else 's'} above the noise edge; "

@@ -29,6 +29,8 @@ SPANS, FEW_TILES = 8, 4
 GATHERED_BYTES = 48 * 2**20
 # Elements of the larger of a tile's two faces (rows x features, rows x clusters): 2 MB in float32.
 TILE_ELEMENTS = 2**19
+# Features up to which sums by label go column by column.
+FEW = 8
 
 
 @dataclass(frozen=True)
@@ -186,11 +188,14 @@ class Tokens:
         total = np.bincount(labels, values, minlength=n_clusters)
         if self.row_scale is not None:
             values = values * self.row_scale
-        P = sp.csr_matrix(
-            (values.astype(self.dtype), (labels, np.arange(n))), shape=(n_clusters, n)
-        )
-        product = P @ self.X
-        out = np.asarray(product.toarray() if sp.issparse(product) else product, dtype=np.float64)
+        if self.dim <= FEW and not self.sparse:
+            out = np.array([np.bincount(labels, values * x, n_clusters) for x in self.X.T]).T
+        else:
+            P = sp.csc_matrix(
+                (values.astype(self.dtype), labels, np.arange(n + 1)), shape=(n_clusters, n)
+            )
+            product = P @ self.X
+            out = np.asarray(product.toarray() if self.sparse else product, dtype=np.float64)
         if self.shift is not None:
             out -= total[:, None] * self.shift
         return out / self.unit
