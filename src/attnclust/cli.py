@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -100,7 +100,9 @@ def _options(
 @app.command()
 def fit(
     file: File,
-    clusters: Annotated[int, typer.Option("--clusters", "-k", help="Number of clusters K.")],
+    clusters: Annotated[
+        str, typer.Option("--clusters", "-k", help="Number of clusters K, or auto to choose it.")
+    ],
     out: Out,
     vectors: VectorColumns = None,
     label_column: LabelColumn = None,
@@ -131,6 +133,7 @@ def fit(
     quiet: Quiet = False,
 ) -> None:
     """Cluster the vectors of FILE; write labels, model, summary and a picture into a folder."""
+    wanted = _number_of_clusters(clusters)
     shown = [column for column in (text_column, id_column) if column is not None]
     if shown and not report:
         raise typer.BadParameter("only the report shows columns: add --report")
@@ -147,7 +150,7 @@ def fit(
         with stage(f"reading {file.name}") as reading:
             rows = _read(file, vectors, label_column, keep, shown=shown)
         model = AttentionClustering(
-            clusters,
+            wanted,
             metric=metric.value,
             solver=solver.value,
             threshold=threshold,
@@ -164,6 +167,9 @@ def fit(
             summary["parameters"] = model.get_params()
             summary["rows_used"] = model.n_rows_used_
             summary["start"] = model.history_.start
+            if model.selection_ is not None:
+                summary["reason"] = model.selection_.reason
+                summary["candidates"] = model.selection_.candidates
             summary["stopped_because"] = model.history_.reason
             summary["seconds"] = {"read": reading.seconds, "fit": fitting.seconds}
         if report:
@@ -245,8 +251,7 @@ def incontext(
     quiet: Quiet = False,
 ) -> None:
     """Cluster each set of vectors of FILE by itself: the rows of one document, image, session."""
-    if clusters != "auto" and not clusters.isdecimal():
-        raise typer.BadParameter("a number or auto", param_hint="--clusters")
+    wanted = _number_of_clusters(clusters)
     with answering(quiet) as stage, outputs(out, file) as folder:
         with stage("loading"):
             import numpy as np
@@ -265,7 +270,7 @@ def incontext(
                     f"({len(missing)} have none): fill it or drop such rows"
                 )
         model = InContextClustering(
-            "auto" if clusters == "auto" else int(clusters),
+            wanted,
             on_error="skip" if on_error is OnError.skip else "raise",
             random_state=seed,
         )
@@ -377,6 +382,8 @@ def inspect(
         print(f"start           {history['start']}")
         print(f"attention steps {attributes['n_iter_']}")
         print(f"stopped because {history['reason']}")
+        if document["selection"] is not None:
+            print(f"why so many     {document['selection']['reason']}")
         print("parameters      " + ", ".join(f"{k}={v}" for k, v in document["parameters"].items()))
         print("weights         " + " ".join(f"{w:.4f}" for w in weights))
 
@@ -452,6 +459,14 @@ def main() -> None:
         if not isinstance(error, BrokenPipeError):
             print(f"attnclust: error: standard output: {error.strerror}", file=sys.stderr)
         sys.exit(OUTPUT_ERROR)
+
+
+def _number_of_clusters(text: str) -> int | Literal["auto"]:
+    if text == "auto":
+        return "auto"
+    if not text.isdecimal():
+        raise typer.BadParameter("a number or auto", param_hint="--clusters")
+    return int(text)
 
 
 def _read(

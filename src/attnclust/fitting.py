@@ -28,7 +28,7 @@ class History:
 
     Parameters
     ----------
-    start : {"mean", "heads", "splits", "splits, hard attention", "trained heads"}
+    start : {"mean", "heads", "splits", "splits, hard attention", "trained heads", "choice of K"}
         Where the centres came from before refinement. "splits" grows them from one cluster, where
         there are more clusters than features or the spectrum shows fewer directions than clusters;
         with hard attention where softmax attention left a cluster without rows.
@@ -252,13 +252,15 @@ def refine(
     geometry: Geometry,
     history: History,
     *,
+    mean_square: float,
     max_iter: int,
     tol: float,
 ) -> tuple[Clusters, History, int]:
     """Softmax attention until it stands still, moves, softmax attention again; on the sample.
 
     Where overlapping centres have swallowed each other, so that a cluster is left without rows, the
-    same is done with hard attention from a start by splits. At last one step on all tokens.
+    same is done with hard attention from a start by splits. At last one step on all tokens, whose
+    E|y|^2 is `mean_square`.
 
     Returns
     -------
@@ -276,7 +278,7 @@ def refine(
         found = _climb(sample, clusters, geometry, history, max_iter, tol)
     clusters, history, n_iter = found
     if len(sample) < len(tokens):
-        whole = replace(geometry, mean_square=tokens.mean_square())
+        whole = replace(geometry, mean_square=mean_square)
         clusters = maximization(clusters, expectation(tokens, clusters, whole), whole)
     return clusters, history, n_iter
 

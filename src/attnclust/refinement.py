@@ -51,6 +51,24 @@ class Expectation:
 
 
 @dataclass(frozen=True)
+class _Gathered:
+    """The same of some tokens, not yet divided by their weight."""
+
+    counts: FloatArray
+    sums: FloatArray
+    evidence: float
+    total: float
+
+    def __add__(self, other: _Gathered) -> _Gathered:
+        return _Gathered(
+            self.counts + other.counts,
+            self.sums + other.sums,
+            self.evidence + other.evidence,
+            self.total + other.total,
+        )
+
+
+@dataclass(frozen=True)
 class Geometry:
     """What the data fix for all steps.
 
@@ -94,26 +112,29 @@ def expectation(tokens: Tokens, clusters: Clusters, geometry: Geometry) -> Expec
         )
     keys, bias = clusters.attention
     k, d = keys.shape
-    counts, sums, total, evidence = np.zeros(k), np.zeros((k, d)), 0.0, 0.0
-    for _, tile in tokens.tiles(k):
+
+    def work(_window: slice, tile: Tokens) -> _Gathered:
         w = tile.row_weights()
         logits = tile.scores(keys, bias)
         if geometry.hard:
             nearest = logits.argmax(0)
             log_norm = logits[nearest, np.arange(len(w))]
-            counts += np.bincount(nearest, w, minlength=k)
-            sums += tile.own_sums(w, nearest, k)
+            counts: FloatArray = np.asarray(np.bincount(nearest, w, minlength=k), np.float64)
+            sums = tile.own_sums(w, nearest, k)
         else:
             attention, log_norm = softmax(logits)
             if tile.weights is not None:
                 attention *= w.astype(tile.dtype)
-            counts += attention.sum(1, dtype=np.float64)
-            sums += tile.sums(attention)
-        evidence += float(w @ log_norm.astype(np.float64))
-        total += float(w.sum())
+            counts = attention.sum(1, dtype=np.float64)
+            sums = tile.sums(attention)
+        return _Gathered(counts, sums, float(w @ log_norm.astype(np.float64)), float(w.sum()))
+
+    seen = tokens.fold(work, k)
     spread = d * np.log(2 * np.pi * clusters.noise_variance)
     spread += geometry.mean_square / clusters.noise_variance
-    return Expectation(counts / total, sums / total, evidence / total - 0.5 * spread)
+    return Expectation(
+        seen.counts / seen.total, seen.sums / seen.total, seen.evidence / seen.total - 0.5 * spread
+    )
 
 
 def maximization(previous: Clusters, seen: Expectation, geometry: Geometry) -> Clusters:
@@ -170,8 +191,12 @@ def assign(tokens: Tokens, clusters: Clusters) -> IntArray:
     """Label of each token: the centre it attends to most, shape (n,)."""
     keys, bias = clusters.attention
     labels = np.empty(len(tokens), dtype=np.intp)
-    for window, tile in tokens.tiles(len(keys)):
+
+    def work(window: slice, tile: Tokens) -> int:
         np.argmax(tile.scores(keys, bias), axis=0, out=labels[window])
+        return 0
+
+    tokens.fold(work, len(keys))
     return labels
 
 
@@ -179,8 +204,12 @@ def posterior(tokens: Tokens, clusters: Clusters) -> FloatArray:
     """Attention weights of all tokens, in the precision of the tokens: shape (n, K)."""
     keys, bias = clusters.attention
     out = np.empty((len(tokens), len(keys)), dtype=tokens.dtype)
-    for window, tile in tokens.tiles(len(keys)):
+
+    def work(window: slice, tile: Tokens) -> int:
         out[window] = softmax(tile.scores(keys, bias))[0].T
+        return 0
+
+    tokens.fold(work, len(keys))
     return out
 
 

@@ -9,14 +9,22 @@ sparse.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import reduce
+from operator import add
+from typing import TypeVar
 
 import numpy as np
 import scipy.sparse as sp
 
 from attnclust._typing import FloatArray, IntArray, Rows
+from attnclust.threads import spread
 
+T = TypeVar("T")
+
+# Tiles are shared among threads in so many spans; fewer tiles than these are not.
+SPANS, FEW_TILES = 8, 4
 # Elements of the larger of a tile's two faces (rows x features, rows x clusters): 2 MB in float32.
 TILE_ELEMENTS = 2**19
 
@@ -84,12 +92,32 @@ class Tokens:
             rows=None,
         )
 
+    def windows(self, width: int = 0) -> list[slice]:
+        """Windows of rows that fit the cache; `width` is the other face of a tile."""
+        n, step = len(self), max(256, TILE_ELEMENTS // max(min(self.dim, 4096), width, 1))
+        return [slice(start, min(start + step, n)) for start in range(0, n, step)]
+
     def tiles(self, width: int = 0) -> Iterator[tuple[slice, Tokens]]:
-        """Windows of rows that fit the cache, each with its tokens; `width` is the other face."""
-        step = max(256, TILE_ELEMENTS // max(min(self.dim, 4096), width, 1))
-        for start in range(0, len(self), step):
-            window = slice(start, min(start + step, len(self)))
+        """Windows of rows, each with its tokens."""
+        for window in self.windows(width):
             yield window, self.part(window)
+
+    def fold(self, work: Callable[[slice, Tokens], T], width: int = 0) -> T:
+        """Sum of work(window, tile) over the tiles, several of them at a time.
+
+        Tiles are added within spans, and spans in order, so that the sum does not depend on the
+        number of threads and few terms are held at once.
+        """
+        windows = self.windows(width)
+
+        def span(some: list[slice]) -> T:
+            return reduce(add, (work(window, self.part(window)) for window in some))
+
+        if len(windows) < FEW_TILES:
+            return span(windows)
+        size = -(-len(windows) // SPANS)
+        spans = [windows[start : start + size] for start in range(0, len(windows), size)]
+        return reduce(add, spread(span, spans))
 
     def take(self, rows: IntArray) -> Tokens:
         """Only these rows (positions among the present ones), still ungathered."""
@@ -101,6 +129,11 @@ class Tokens:
             return np.ones(len(self))
         picked = self.weights if self.rows is None else self.weights[self.rows]
         return np.asarray(picked, dtype=np.float64)
+
+    def effective_rows(self) -> float:
+        """(sum of weights)^2 / sum of their squares: n where all weigh the same."""
+        w = self.row_weights()
+        return float(w.sum() ** 2 / (w @ w))
 
     def scores(self, A: FloatArray, bias: FloatArray | None = None) -> FloatArray:
         """A y_i + bias for one tile: shape (len(A), rows), C order when dense."""
@@ -173,21 +206,23 @@ class Tokens:
 
     def mean(self) -> FloatArray:
         """E[y] over the weighted rows, shape (d,)."""
-        total, count = np.zeros(self.dim), 0.0
-        for _, tile in self.tiles():
+
+        def work(_window: slice, tile: Tokens) -> FloatArray:
             w = tile.row_weights()
-            total += tile.sums(w.astype(tile.dtype)[None, :])[0]
-            count += float(w.sum())
-        return total / count
+            return np.append(tile.sums(w.astype(tile.dtype)[None, :])[0], w.sum())
+
+        *total, count = self.fold(work)
+        return np.asarray(np.array(total) / count)
 
     def mean_square(self) -> float:
         """E|y|^2 over the weighted rows."""
-        total, count = 0.0, 0.0
-        for _, tile in self.tiles():
+
+        def work(_window: slice, tile: Tokens) -> FloatArray:
             w = tile.row_weights()
-            total += float(w @ tile.square_lengths())
-            count += float(w.sum())
-        return total / count
+            return np.array([w @ tile.square_lengths(), w.sum()])
+
+        total, count = self.fold(work)
+        return float(total / count)
 
     def dense(self) -> FloatArray:
         """The rows of one tile in the frame, as an array: shape (rows, d)."""
