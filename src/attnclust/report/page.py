@@ -130,6 +130,7 @@ def write_report(
     outlying = np.argsort(-figures["outlier score"], kind="stable")[:OUTLYING].tolist()
     listed = {row for c in clusters for row in [*c["representative"], *c["borderline"]]}
     selection = reason_for(model, tokens, random_state)
+    reason = selection.reason
     data = {
         "colours": COLOURS,
         "centres": plane.centres.tolist(),
@@ -154,7 +155,7 @@ def write_report(
         map_note=_map_note(len(labels), plane.share, texts is not None),
         n_clusters=len(clusters),
         plural="" if len(clusters) == 1 else "s",
-        reason=escape(selection.reason),
+        reason=escape(reason if reason.endswith(".") else f"K = {selection.n_clusters}: {reason}."),
         spectrum=picture(selection.eigenvalues, selection.edge),
         noise=selection.noise_variance,
         candidates=_candidates(selection),
@@ -232,5 +233,5 @@ def _candidates(selection: Selection) -> str:
     )
 
 
-def _figure(value: float) -> str:
-    return "–" if math.isnan(value) else f"{value:.4g}"
+def _figure(value: float | None) -> str:
+    return "–" if value is None or math.isnan(value) else f"{value:.4g}"
