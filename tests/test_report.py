@@ -5,7 +5,6 @@ import json
 import re
 import shutil
 import time
-import unicodedata
 from types import SimpleNamespace
 from xml.etree import ElementTree
 
@@ -133,12 +132,14 @@ def test_the_rows_widest_direction_completes_the_plane_of_few_centres(n_clusters
     if n_clusters == 2:
         X += centres[rng.integers(0, 2, 2000)]
     plane = project(Tokens(X), centres, np.full(n_clusters, 1 / n_clusters))
-    wide = [0, 2] if n_clusters == 2 else [2, 4]
-    spread = np.sqrt(np.linalg.eigvalsh(np.cov(X.T))[::-1][:2].sum())
-    assert np.sqrt(plane.points.var(0).sum()) == pytest.approx(spread, rel=0.01)
-    axis = plane.points - plane.points.mean(0)
-    shown = np.linalg.lstsq(axis, X - X.mean(0), rcond=None)[0]
-    np.testing.assert_allclose(np.delete(shown, [*wide, 1], axis=1), 0, atol=0.02)
+    X -= X.mean(0)
+    points = plane.points - plane.points.mean(0)
+    # Every row's coordinates in the expected directions are linear in the map's.
+    wanted = X[:, [0, 2]] if n_clusters == 2 else X[:, [2, 4]]
+    if n_clusters == 2:
+        wanted[:, 0] -= X[:, 1]
+    fitted = points @ np.linalg.lstsq(points, wanted, rcond=None)[0]
+    assert ((wanted - fitted) ** 2).sum() < 0.01 * (wanted**2).sum()
     assert plane.share == 1
 
 
@@ -255,9 +256,7 @@ def opened(browser):
         context.route("**", route)
         page = context.new_page()
         page.on("pageerror", lambda error: trouble.append(str(error)))
-        page.on(
-            "console", lambda said: trouble.append(said.text) if said.type == "error" else None
-        )
+        page.on("console", lambda said: trouble.append(said.text) if said.type == "error" else None)
         page.goto(path.as_uri())
         page.wait_for_selector("#map[aria-busy=false]")
         return page
@@ -383,7 +382,7 @@ def test_the_table_sorts_and_filters(opened, fitted):
     assert values == sorted(values, reverse=True)
     assert page.locator("[aria-sort]").count() == 1
     label = int(fitted.model.labels_[0])
-    page.locator("#filter").fill(f"CLUSTER {label}")
+    page.locator("#filter").fill("<U>0")  # the class of row 0
     assert column(1) == [str(label)]
     assert page.locator("#count").inner_text() == "1 of 3 clusters"
     page.locator("#filter").fill("nothing such")
@@ -425,7 +424,7 @@ def test_labels_to_take_away(opened, fitted):
     page = opened(fitted.path, accept_downloads=True)
     with page.expect_download() as waiting:
         page.locator("#download").click()
-    text = open(waiting.value.path(), newline="", encoding="utf-8").read()
+    text = waiting.value.path().read_bytes().decode()
     head, *rows = csv.reader(io.StringIO(text))
     assert head == ["id", "cluster", "confidence"]
     assert [int(row[1]) for row in rows] == fitted.model.labels_.tolist()
@@ -499,16 +498,15 @@ def test_the_fewest_things_to_show(tmp_path, opened):
     assert page.locator("#panel").inner_text().count("row ") == 5
     with page.expect_download() as waiting:
         page.locator("#download").click()
-    assert open(waiting.value.path()).readline() == "row,cluster,confidence\n"
+    assert waiting.value.path().read_bytes().startswith(b"row,cluster,confidence\r\n0,0,1\r\n")
 
 
 def test_rows_without_a_cluster_and_a_chosen_k(tmp_path, opened, blobs):
-    X, _, _ = blobs(400, 6, 3, 0.4)
+    X, _, _ = blobs(2000, 6, 3, 0.25)
     path = tmp_path / "report.html"
-    model = write(path, X.astype(np.float32), "auto", threshold=0.7)
+    model = write(path, X.astype(np.float32), "auto", threshold=0.99)
     page = opened(path)
-    reason = unicodedata.normalize("NFC", page.locator("section p").last.inner_text())
-    assert model.selection_.reason in reason
+    assert model.selection_.reason in page.locator("section p").last.inner_text()
     assert page.locator(".tried tbody tr").count() == len(model.selection_.candidates)
     assert page.locator(".tried tr.chosen td").first.inner_text() == str(len(model.weights_))
     assert (model.labels_ < 0).any()
