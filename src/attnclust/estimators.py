@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 from sklearn.base import (
@@ -12,6 +12,7 @@ from sklearn.base import (
     ClusterMixin,
     TransformerMixin,
 )
+from sklearn.exceptions import NotFittedError
 from sklearn.utils import ClassifierTags, Tags, check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -26,14 +27,27 @@ from attnclust.checks import (
     check_weights,
 )
 from attnclust.fitting import center, find_start, refine, train_start
-from attnclust.moments import spectrum
+from attnclust.moments import Spectrum, spectrum
 from attnclust.objective import REGULARIZERS
 from attnclust.refinement import Clusters, Geometry, assign, log_density, posterior
+from attnclust.streams import State
 from attnclust.tokens import Tokens, power_of_two, row_norms, unit_rows
 
 # Rows that heads and refinement look at: so many in all, or per cluster if that is more.
 SAMPLE_ROWS = 30_000
 SAMPLE_ROWS_PER_CLUSTER = 300
+# What a state decides, found when first asked for.
+DEFERRED = (
+    "cluster_centers_",
+    "heads_",
+    "values_",
+    "weights_",
+    "noise_variance_",
+    "temperature_",
+    "n_iter_",
+    "n_rows_used_",
+    "history_",
+)
 
 
 class AttentionClustering(
@@ -88,6 +102,8 @@ class AttentionClustering(
         Most steps of softmax attention after the moves.
     tol : float, default=1e-4
         Stop when a step raises the mean log-likelihood per row by less.
+    half_life : float, optional
+        Rows after which `partial_fit` counts a row half; by default it forgets nothing.
     random_state : int, RandomState or None, default=None
         Draws the sample and the starts. The same seed repeats bit for bit on one machine with the
         same number of threads; between thread counts sums differ in their last bits.
@@ -108,7 +124,9 @@ class AttentionClustering(
     temperature_ : float or None
         Scale c of the linear layer of unrefined "pgd", in the units of X; None for softmax heads.
     labels_ : ndarray of shape (n_samples,)
-        Labels of all rows, equal to ``predict(X)``.
+        Labels of all rows, equal to ``predict(X)``; not after `partial_fit`.
+    state_ : attnclust.streams.State
+        What `partial_fit` keeps of the rows so far.
     n_iter_ : int
         Softmax-attention steps taken after the moves.
     n_rows_used_ : int
@@ -156,6 +174,7 @@ class AttentionClustering(
         max_samples: int | Literal["auto"] = "auto",
         max_iter: int = 100,
         tol: float = 1e-4,
+        half_life: float | None = None,
         random_state: int | np.random.RandomState | None = None,
     ) -> None:
         self.n_clusters = n_clusters
@@ -174,6 +193,7 @@ class AttentionClustering(
         self.max_samples = max_samples
         self.max_iter = max_iter
         self.tol = tol
+        self.half_life = half_life
         self.random_state = random_state
 
     def fit(self, X: Rows, y: object = None, sample_weight: object = None) -> Self:
@@ -199,6 +219,7 @@ class AttentionClustering(
             For a parameter, a weight or a row that cannot be used, saying which and why.
         """
         self._check_parameters()
+        self.__dict__.pop("state_", None)
         X = self._rows(X, reset=True)
         if self.n_clusters > X.shape[0]:
             raise ValueError(
@@ -208,15 +229,108 @@ class AttentionClustering(
         largest = check_finite(X)
         tokens = self._tokens(X, unit=power_of_two(largest))
         tokens = _weighted(tokens, check_weights(sample_weight, X))
+        if not len(tokens):
+            raise ValueError('no row of weight has a direction: metric="cosine" cannot place zeros')
         check_distinct(tokens, self.n_clusters)
 
         rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31))
         seen = spectrum(tokens, min(self.n_clusters, tokens.dim), rng)
         if self.metric == "euclidean":
             tokens, seen = center(tokens, seen)
-        sample = self._sample(tokens, rng)
+        self._settle(tokens, self._sample(tokens, rng), seen, rng)
+        self.labels_ = self._labels(X)
+        return self
+
+    def partial_fit(self, X: Rows, y: object = None, sample_weight: object = None) -> Self:
+        """Take in a batch of a stream; the fit follows when something asks for it.
+
+        Moments take every row and `state_` keeps a uniform sample of `max_samples` of them, so the
+        centres are those of `fit` on all rows up to the sampling error, whatever the batches: up
+        to rounding while `max_samples` rows have not been passed. Neither the number of rows nor
+        the time per batch grows what is kept. Centres are found anew when they, or what needs
+        them, are first asked for after a batch. There are no `labels_`.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            A batch of any size; no rows will do.
+        y : object
+            Ignored.
+        sample_weight : array-like of shape (n_samples,), optional
+
+        Returns
+        -------
+        AttentionClustering
+            The estimator itself.
+
+        Raises
+        ------
+        ValueError
+            For a row or a width that cannot be used; the state is then as before the batch.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from attnclust import AttentionClustering
+        >>> model = AttentionClustering(n_clusters=2, random_state=0)
+        >>> for batch in ([[1.0, 2], [10, 4]], [[1.0, 4], [10, 2]]):
+        ...     model = model.partial_fit(np.array(batch))
+        >>> np.sort(model.cluster_centers_[:, 0])
+        array([ 1., 10.])
+        """
+        self._check_parameters()
+        state = self.__dict__.get("state_")
+        X = self._rows(X, reset=state is None, stream=True)
+        tokens = self._tokens(X, unit=power_of_two(check_finite(X)))
+        if len(tokens):
+            tokens = _weighted(tokens, check_weights(sample_weight, X))
+        if state is None:
+            state = State.empty(
+                tokens.dim,
+                tokens.dtype,
+                size=self._most_rows(),
+                seed=check_random_state(self.random_state).randint(2**31),
+                half_life=self.half_life,
+            )
+        self._take(state.after(tokens))
+        return self
+
+    def _take(self, state: State) -> None:
+        """Hold a state, from which the fitted attributes follow when asked for."""
+        for name in (*DEFERRED, "labels_"):
+            self.__dict__.pop(name, None)
+        self.state_ = state
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            if name not in DEFERRED or "state_" not in self.__dict__:
+                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+            self._fit_state()
+            return self.__dict__[name]
+
+    def _fit_state(self) -> None:
+        """Fit on the sample of the state, with the spectrum of its moments."""
+        state = self.state_
+        tokens = _weighted(self._tokens(state.rows), state.weights)
+        if len(tokens) < self.n_clusters:
+            raise NotFittedError(
+                f"n_clusters={self.n_clusters} is more than the {len(tokens)} rows so far: "
+                "go on with partial_fit"
+            )
+        check_distinct(tokens, self.n_clusters)
+        rng = np.random.default_rng(state.seed)
+        seen = state.moments.spectrum(min(self.n_clusters, tokens.dim))
+        if self.metric == "euclidean":
+            tokens, seen = center(tokens, seen)
+        self._settle(tokens, tokens, seen, rng)
+
+    def _settle(
+        self, tokens: Tokens, sample: Tokens, seen: Spectrum, rng: np.random.Generator
+    ) -> None:
+        """Heads and refinement on the sample, a last step on all tokens: the fitted attributes."""
         geometry = Geometry(
-            sample.mean_square(), 8 * float(np.finfo(X.dtype).eps), self.metric == "cosine"
+            sample.mean_square(), 8 * float(np.finfo(tokens.dtype).eps), self.metric == "cosine"
         )
         normalized = self.solver == "fixed_point" if self.normalize == "auto" else self.normalize
         lift = self.lift != "none"
@@ -243,7 +357,7 @@ class AttentionClustering(
         if len(clusters.weights) < self.n_clusters:
             raise ValueError(
                 f"only {len(clusters.weights)} of n_clusters={self.n_clusters} clusters can be "
-                f"told apart in {X.dtype} among the {len(sample)} rows looked at: raise "
+                f"told apart in {tokens.dtype} among the {len(sample)} rows looked at: raise "
                 "max_samples, pass float64, or ask for fewer clusters"
             )
         self.n_iter_ = 1
@@ -260,9 +374,7 @@ class AttentionClustering(
         self.values_ = self.cluster_centers_
         if layer is not None:
             self.temperature_ = layer.temperature / tokens.unit**2
-            self.values_ = layer.values.astype(X.dtype)
-        self.labels_ = self._labels(X)
-        return self
+            self.values_ = layer.values.astype(tokens.dtype)
 
     def predict(self, X: Rows) -> IntArray:
         """Label of each row: the centre that it attends to most.
@@ -397,15 +509,18 @@ class AttentionClustering(
             check_number("threshold", self.threshold, 0.0, 1.0)
         if self.max_samples != "auto":
             check_integer("max_samples", self.max_samples, 1)
+        if self.half_life is not None:
+            check_number("half_life", self.half_life, 1.0)
 
-    def _rows(self, X: Any, *, reset: bool) -> Rows:
+    def _rows(self, X: Any, *, reset: bool, stream: bool = False) -> Rows:
         rows: Rows = validate_data(
             self,
             as_rows(X),
             reset=reset,
-            accept_sparse="csr",
+            accept_sparse=False if stream else "csr",
             dtype=[np.float64, np.float32],
             ensure_all_finite=False,
+            ensure_min_samples=0 if stream else 1,
         )
         return rows
 
@@ -421,12 +536,13 @@ class AttentionClustering(
         norms = row_norms(X)
         return Tokens(X, row_scale=np.divide(1.0, norms, out=np.zeros(len(norms)), where=norms > 0))
 
+    def _most_rows(self) -> int:
+        if self.max_samples == "auto":
+            return max(SAMPLE_ROWS, SAMPLE_ROWS_PER_CLUSTER * self.n_clusters)
+        return max(self.max_samples, self.n_clusters)
+
     def _sample(self, tokens: Tokens, rng: np.random.Generator) -> Tokens:
-        most = (
-            max(SAMPLE_ROWS, SAMPLE_ROWS_PER_CLUSTER * self.n_clusters)
-            if self.max_samples == "auto"
-            else max(self.max_samples, self.n_clusters)
-        )
+        most = self._most_rows()
         if len(tokens) <= most:
             return tokens
         return tokens.take(np.sort(rng.choice(len(tokens), most, replace=False, shuffle=False)))
@@ -470,8 +586,6 @@ def _weighted(tokens: Tokens, weights: FloatArray | None) -> Tokens:
     if tokens.row_scale is not None and not tokens.row_scale.all():
         directed = tokens.row_scale > 0
         weights = directed.astype(np.float64) if weights is None else weights * directed
-        if not weights.any():
-            raise ValueError('no row of weight has a direction: metric="cosine" cannot place zeros')
     if weights is None:
         return tokens
     tokens = replace(tokens, weights=weights)
