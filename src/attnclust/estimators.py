@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import operator
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
+from functools import reduce
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
@@ -29,8 +33,18 @@ from attnclust.checks import (
 from attnclust.fitting import center, find_start, refine, train_start
 from attnclust.moments import Spectrum, spectrum
 from attnclust.objective import REGULARIZERS
-from attnclust.refinement import Clusters, Geometry, assign, log_density, posterior
-from attnclust.streams import State
+from attnclust.refinement import (
+    Clusters,
+    Expectation,
+    Geometry,
+    assign,
+    expectation,
+    log_density,
+    maximization,
+    posterior,
+)
+from attnclust.sources import Batch, Source, as_source
+from attnclust.streams import Counted, State
 from attnclust.tokens import Tokens, power_of_two, row_norms, unit_rows
 
 # Rows that heads and refinement look at: so many in all, or per cluster if that is more.
@@ -201,8 +215,11 @@ class AttentionClustering(
 
         Parameters
         ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
-            Rows to cluster. float32 stays float32; sparse rows stay sparse.
+        X : array-like or sparse matrix of shape (n_samples, n_features), iterable or path
+            Rows to cluster. float32 stays float32; sparse rows stay sparse. An iterable of arrays
+            is read batch by batch: an iterator once, any other twice, for a last step on all
+            rows. A path is an .npy or Parquet file, or a folder of Parquet files, read likewise.
+            Then there are no `labels_`: see `predict_batches`.
         y : object
             Ignored.
         sample_weight : array-like of shape (n_samples,), optional
@@ -220,6 +237,10 @@ class AttentionClustering(
         """
         self._check_parameters()
         self.__dict__.pop("state_", None)
+        if (source := as_source(X)) is not None:
+            if sample_weight is not None:
+                raise ValueError("sample_weight needs rows in memory: pass it to partial_fit")
+            return self._fit_source(source)
         X = self._rows(X, reset=True)
         if self.n_clusters > X.shape[0]:
             raise ValueError(
@@ -295,6 +316,59 @@ class AttentionClustering(
         self._take(state.after(tokens))
         return self
 
+    def _fit_source(self, source: Source) -> Self:
+        for batch in source.batches():
+            with _at(batch.where):
+                self.partial_fit(batch.X)
+        if "state_" not in self.__dict__:
+            raise ValueError("no batch has come: an iterator can be read once only")
+        self._fit_state()
+        if source.again:
+            geometry = self._geometry()
+            self._step((self._counted(batch, geometry) for batch in source.batches()), geometry)
+        return self
+
+    def _counted(self, batch: Batch, geometry: Geometry) -> Counted:
+        """Expectation of the rows of a batch."""
+        with _at(batch.where):
+            tokens, clusters = self._state(self._new_rows(batch.X, stream=True))
+            tokens = _weighted(tokens, None)
+        if not len(tokens):
+            nothing = np.zeros(len(clusters.weights)), np.zeros_like(clusters.centroids)
+            return Counted(0.0, Expectation(*nothing, 0.0))
+        return Counted(float(len(tokens)), expectation(tokens, clusters, geometry))
+
+    def _geometry(self) -> Geometry:
+        """Of all rows that the state has seen, in the frame that the fitted attributes decide."""
+        moments = self.state_.moments
+        tokens, _ = self._state(self.state_.rows[:0])
+        shift = np.zeros(tokens.dim) if tokens.shift is None else tokens.shift
+        square = float(np.trace(moments.covariance) + ((moments.mean - shift) ** 2).sum())
+        return Geometry(
+            square / tokens.unit**2,
+            8 * float(np.finfo(tokens.dtype).eps),
+            self.metric == "cosine",
+            self.history_.start == "splits, hard attention",
+        )
+
+    def _step(self, parts: Iterable[Counted], geometry: Geometry) -> None:
+        """One step of softmax attention on all rows, as `refine` ends with.
+
+        Not where the sample was all rows already, nor where rows are to be forgotten, nor for heads
+        that are not to be refined.
+        """
+        if np.isinf(self.state_.bound) or self.half_life is not None or not self._refines:
+            return
+        whole = reduce(operator.add, parts)
+        if whole.total != self.state_.moments.count:
+            raise ValueError(
+                f"{whole.total:.0f} rows came the second time, {self.state_.moments.count:.0f} the "
+                "first: pass an iterator, which is read once"
+            )
+        tokens, clusters = self._state(self.state_.rows[:0])
+        self._store(tokens, maximization(clusters, whole.seen, geometry))
+        self.values_ = self.cluster_centers_
+
     def _take(self, state: State) -> None:
         """Hold a state, from which the fitted attributes follow when asked for."""
         for name in (*DEFERRED, "labels_"):
@@ -361,7 +435,7 @@ class AttentionClustering(
                 "max_samples, pass float64, or ask for fewer clusters"
             )
         self.n_iter_ = 1
-        if self.solver == "fixed_point" if self.refine == "auto" else self.refine:
+        if self._refines:
             layer = None
             clusters, history, self.n_iter_ = refine(
                 tokens, sample, clusters, geometry, history, max_iter=self.max_iter, tol=self.tol
@@ -389,6 +463,26 @@ class AttentionClustering(
             -1 where the largest posterior is below `threshold`, if that is set.
         """
         return self._labels(self._new_rows(X))
+
+    def predict_batches(self, X: Any) -> Iterator[IntArray]:
+        """Labels of a stream, batch by batch.
+
+        Parameters
+        ----------
+        X : iterable of array-like, or path
+            As for `fit`.
+
+        Yields
+        ------
+        ndarray of shape (n_batch,)
+            As `predict` gives them.
+        """
+        source = as_source(X)
+        if source is None:
+            raise ValueError("X is rows in memory: call predict")
+        for batch in source.batches():
+            with _at(batch.where):
+                yield self._labels(self._new_rows(batch.X, stream=True))
 
     def predict_proba(self, X: Rows) -> FloatArray:
         """Attention weights: the posterior of each cluster given the row.
@@ -483,6 +577,10 @@ class AttentionClustering(
         tags.classifier_tags = ClassifierTags(multi_class=self.n_clusters > 2)
         return tags
 
+    @property
+    def _refines(self) -> bool:
+        return self.solver == "fixed_point" if self.refine == "auto" else self.refine
+
     def _check_parameters(self) -> None:
         check_integer("n_clusters", self.n_clusters, 1)
         check_choice("metric", self.metric, ("euclidean", "cosine"))
@@ -524,9 +622,9 @@ class AttentionClustering(
         )
         return rows
 
-    def _new_rows(self, X: Any) -> Rows:
+    def _new_rows(self, X: Any, *, stream: bool = False) -> Rows:
         check_is_fitted(self)
-        rows = self._rows(X, reset=False)
+        rows = self._rows(X, reset=False, stream=stream)
         check_finite(rows)
         return rows
 
@@ -579,6 +677,15 @@ class AttentionClustering(
         labels = attention.argmax(1)
         labels[attention.max(1) < self.threshold] = -1
         return np.asarray(labels)
+
+
+@contextmanager
+def _at(where: str) -> Iterator[None]:
+    """Say of which batch an error about rows speaks."""
+    try:
+        yield
+    except ValueError as error:
+        raise ValueError(f"{where}: {error}") from None
 
 
 def _weighted(tokens: Tokens, weights: FloatArray | None) -> Tokens:

@@ -122,17 +122,20 @@ def read_vectors(
                 raise InputError(f"{path}: --keep needs a table, and an .npz file is none")
             return _read_npz(path, vectors, label_column)
         table, header = _read_table(path, suffix)
-        names = table.column_names
+        _ = table.column_names  # damaged ones raise here
     except InputError:
         raise
     except Exception as error:  # a damaged file makes parsers raise of every kind
-        reason = " ".join(str(error).split()).rstrip(".") or type(error).__name__
-        raise InputError(f"{path}: cannot be read as {suffix}: {reason}") from None
+        raise read_error(path, suffix, error) from None
     if features and not vectors and header and not _list_columns(table, {label_column}):
         vectors = features
-    for name in [*vectors, *(keep or []), *([label_column] if label_column else [])]:
-        _require(path, "column", name, names)
-    return _from_table(path, table, header, list(vectors), label_column, keep)
+    return from_table(path, table, header, list(vectors), label_column, keep)
+
+
+def read_error(path: Path, suffix: str, error: Exception) -> InputError:
+    """What a parser raised, as one line that names the file."""
+    reason = " ".join(str(error).split()).rstrip(".") or type(error).__name__
+    return InputError(f"{path}: cannot be read as {suffix}: {reason}")
 
 
 def _read_npz(path: Path, vectors: Sequence[str], label_column: str | None) -> Vectors:
@@ -219,7 +222,7 @@ def _is_header(first: list[str], second: list[str]) -> bool:
     )
 
 
-def _from_table(
+def from_table(
     path: Path,
     table: pa.Table,
     header: bool,
@@ -227,7 +230,21 @@ def _from_table(
     label_column: str | None,
     keep: Sequence[str] | None,
 ) -> Vectors:
+    """Vectors and labels of a table; the other parameters are those of `read_vectors`.
+
+    Parameters
+    ----------
+    path : path
+        For errors.
+    table : pyarrow.Table
+    header : bool
+        Whether its columns have names.
+    vectors, label_column, keep
+        Names of columns that are there.
+    """
     names = table.column_names
+    for name in [*vectors, *(keep or []), *([label_column] if label_column else [])]:
+        _require(path, "column", name, names)
     doubled = sorted({name for name in names if names.count(name) > 1})
     if doubled:
         raise InputError(f"{path}: two columns are named {doubled[0]!r}; rename one")
