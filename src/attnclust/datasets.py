@@ -182,7 +182,10 @@ def _open_npy(path: Path, batch_bytes: int) -> Dataset:
                     rows = np.array(mapped[first:last])
                 else:
                     begin = offset + first * dim * kind.itemsize
-                    rows = np.fromfile(path, kind, (last - first) * dim, offset=begin)
+                    try:
+                        rows = np.fromfile(path, kind, (last - first) * dim, offset=begin)
+                    except OSError as error:
+                        raise read_error(path, ".npy", error) from None
                     if len(rows) < (last - first) * dim:
                         raise ChangedError(f"{path}: was cut short while it was being read")
                 yield Batch(f"{path}, rows from {first}", rows.reshape(last - first, dim))
@@ -218,13 +221,15 @@ def _open_parquet(
     for file, stamp in zip(files, stamps, strict=True):
         try:
             with _parquet_file(file) as opened:
-                groups = range(opened.num_row_groups)
-                sizes = [opened.metadata.row_group(group).num_rows for group in groups]
+                footer = opened.metadata
+            sizes = [footer.row_group(group).num_rows for group in range(footer.num_row_groups)]
         except Exception as error:  # a damaged file makes parsers raise of every kind
             parts.append(_unreadable(file, error))
         else:
             parts += [
-                _group(file, stamp, group, size, layout) for group, size in enumerate(sizes) if size
+                _group(file, footer, stamp, group, size, layout)
+                for group, size in enumerate(sizes)
+                if size
             ]
     aside = pa.schema([schema.field(name) for name in head.carried.column_names])
     return Dataset(
@@ -266,9 +271,9 @@ def _head(
     raise broken or InputError(f"{path}: the table has no rows")
 
 
-def _parquet_file(file: Path) -> pq.ParquetFile:
+def _parquet_file(file: Path, footer: pq.FileMetaData | None = None) -> pq.ParquetFile:
     # Buffered: pages come one by one, not a column of the row group at once.
-    return pq.ParquetFile(file, buffer_size=2**20, pre_buffer=False)
+    return pq.ParquetFile(file, metadata=footer, buffer_size=2**20, pre_buffer=False)
 
 
 def _unreadable(file: Path, error: Exception) -> Part:
@@ -279,7 +284,9 @@ def _unreadable(file: Path, error: Exception) -> Part:
     return Part(str(file), read)
 
 
-def _group(file: Path, stamp: Stamp, group: int, n_rows: int, layout: _Layout) -> Part:
+def _group(
+    file: Path, footer: pq.FileMetaData, stamp: Stamp, group: int, n_rows: int, layout: _Layout
+) -> Part:
     """One row group as a part."""
     where = f"{file}, row group {group}"
 
@@ -287,10 +294,11 @@ def _group(file: Path, stamp: Stamp, group: int, n_rows: int, layout: _Layout) -
         stamp.check()
         start = 0
         try:
-            with _parquet_file(file) as opened:
+            with _parquet_file(file, footer) as opened:
                 _check_schema(file, opened.schema_arrow, layout.schema)
                 columns = layout.schema.names if whole else layout.names
-                for record in opened.iter_batches(layout.step, [group], columns):
+                records = opened.iter_batches(layout.step, [group], columns, use_threads=False)
+                for record in records:
                     place = f"{where}, rows from {start}"
                     table = pa.Table.from_batches([record])
                     X = from_table(Path(place), table, True, layout.names, None, ()).X

@@ -318,19 +318,23 @@ class AttentionClustering(
 
     def _fit_source(self, source: Source) -> Self:
         for batch in source.batches():
-            with _at(batch.where):
+            with at(batch.where):
                 self.partial_fit(batch.X)
         if "state_" not in self.__dict__:
             raise ValueError("no batch has come: an iterator can be read once only")
+        self._finish(source)
+        return self
+
+    def _finish(self, source: Source) -> None:
+        """Fit on the state, and on all rows once more where they can be read again."""
         self._fit_state()
         if source.again:
             geometry = self._geometry()
             self._step((self._counted(batch, geometry) for batch in source.batches()), geometry)
-        return self
 
     def _counted(self, batch: Batch, geometry: Geometry) -> Counted:
         """Expectation of the rows of a batch."""
-        with _at(batch.where):
+        with at(batch.where):
             tokens, clusters = self._state(self._new_rows(batch.X, stream=True))
             tokens = _weighted(tokens, None)
         if not len(tokens):
@@ -481,7 +485,7 @@ class AttentionClustering(
         if source is None:
             raise ValueError("X is rows in memory: call predict")
         for batch in source.batches():
-            with _at(batch.where):
+            with at(batch.where):
                 yield self._labels(self._new_rows(batch.X, stream=True))
 
     def predict_proba(self, X: Rows) -> FloatArray:
@@ -680,7 +684,7 @@ class AttentionClustering(
 
 
 @contextmanager
-def _at(where: str) -> Iterator[None]:
+def at(where: str) -> Iterator[None]:
     """Say of which batch an error about rows speaks."""
     try:
         yield

@@ -185,11 +185,17 @@ def _matrix(path: Path, what: str, X: Rows) -> Rows:
 
 
 def _known(path: Path, name: str, values: list[Any]) -> Array:
+    """The labels of a column that has some."""
+    known = known_labels(values)
+    if all(value is None for value in known):
+        raise InputError(f"{path}: column {name!r} has no value in any row: leave it out")
+    return known
+
+
+def known_labels(values: list[Any]) -> Array:
     """Labels, with None for empty text and NaN, too."""
     known = np.empty(len(values), dtype=object)
     known[:] = [None if v is None or v == "" or v != v else v for v in values]
-    if all(value is None for value in known):
-        raise InputError(f"{path}: column {name!r} has no value in any row: leave it out")
     return known
 
 
