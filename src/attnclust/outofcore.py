@@ -117,7 +117,7 @@ def plan(budget: int, dim: int, itemsize: int, n_clusters: int, wanted: int) -> 
     """
     # Scatters of state, part and batch, and the eigenvectors, of d x d in float64. Spare: what the
     # libraries take when first used.
-    moments = 64 * dim**2 + 2**24
+    moments = 64 * dim**2 + 3 * 2**23
     # A row of the sample is held by the state, by the merged one and by the part; or the state's
     # stands beside its scores and attention weights.
     row = 3 * dim * itemsize + 48 * n_clusters
