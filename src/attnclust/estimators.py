@@ -301,20 +301,28 @@ class AttentionClustering(
         """
         self._check_parameters()
         state = self.__dict__.get("state_")
-        X = self._rows(X, reset=state is None, stream=True)
-        tokens = self._tokens(X, unit=power_of_two(check_finite(X)))
-        if len(tokens):
-            tokens = _weighted(tokens, check_weights(sample_weight, X))
+        tokens = self._stream_tokens(X, sample_weight, reset=state is None)
         if state is None:
-            state = State.empty(
-                tokens.dim,
-                tokens.dtype,
-                size=self._most_rows(),
-                seed=check_random_state(self.random_state).randint(2**31),
-                half_life=self.half_life,
-            )
+            state = self._empty_state(tokens.dim, tokens.dtype)
         self._take(state.after(tokens))
         return self
+
+    def _stream_tokens(
+        self, X: Rows, sample_weight: object = None, *, reset: bool = False
+    ) -> Tokens:
+        """Rows of a batch, checked, in a unit in which their squares are safe."""
+        X = self._rows(X, reset=reset, stream=True)
+        tokens = self._tokens(X, unit=power_of_two(check_finite(X)))
+        return _weighted(tokens, check_weights(sample_weight, X)) if len(tokens) else tokens
+
+    def _empty_state(self, dim: int, dtype: np.dtype[np.floating]) -> State:
+        return State.empty(
+            dim,
+            dtype,
+            size=self._most_rows(),
+            seed=check_random_state(self.random_state).randint(2**31),
+            half_life=self.half_life,
+        )
 
     def _fit_source(self, source: Source) -> Self:
         for batch in source.batches():
@@ -328,7 +336,7 @@ class AttentionClustering(
     def _finish(self, source: Source) -> None:
         """Fit on the state, and on all rows once more where they can be read again."""
         self._fit_state()
-        if source.again:
+        if source.again and self._steps:
             geometry = self._geometry()
             self._step((self._counted(batch, geometry) for batch in source.batches()), geometry)
 
@@ -355,14 +363,17 @@ class AttentionClustering(
             self.history_.start == "splits, hard attention",
         )
 
-    def _step(self, parts: Iterable[Counted], geometry: Geometry) -> None:
-        """One step of softmax attention on all rows, as `refine` ends with.
+    @property
+    def _steps(self) -> bool:
+        """Whether a step on all rows would change what it should.
 
         Not where the sample was all rows already, nor where rows are to be forgotten, nor for heads
         that are not to be refined.
         """
-        if np.isinf(self.state_.bound) or self.half_life is not None or not self._refines:
-            return
+        return self.state_.bound < np.inf and self.half_life is None and self._refines
+
+    def _step(self, parts: Iterable[Counted], geometry: Geometry) -> None:
+        """One step of softmax attention on all rows, as `refine` ends with."""
         whole = reduce(operator.add, parts)
         if whole.total != self.state_.moments.count:
             raise ValueError(
