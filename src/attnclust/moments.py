@@ -84,6 +84,25 @@ class Moments:
         """Scatter / count, shape (d, d)."""
         return self.scatter / self.count
 
+    def rescaled(self, unit: float) -> Moments:
+        """The moments of the rows times `unit`."""
+        return Moments(self.count, self.mean * unit, self.scatter * unit**2)
+
+    def faded(self, factor: float) -> Moments:
+        """The moments with every weight times `factor`."""
+        return Moments(self.count * factor, self.mean, self.scatter * factor)
+
+    def spectrum(self, k: int) -> Spectrum:
+        """The k largest eigenpairs of the covariance."""
+        covariance = self.covariance
+        values, axes = np.linalg.eigh(covariance)
+        return Spectrum(
+            self.mean,
+            np.maximum(values[::-1][:k], 0.0),
+            axes[:, ::-1][:, :k],
+            float(np.trace(covariance)),
+        )
+
 
 @dataclass(frozen=True)
 class Spectrum:
@@ -148,14 +167,7 @@ def spectrum(tokens: Tokens, k: int, rng: np.random.Generator) -> Spectrum:
     """
     k = min(k, tokens.dim)
     if tokens.dim <= DENSE_LIMIT and not tokens.sparse:
-        moments = Moments.of(tokens)
-        values, axes = np.linalg.eigh(moments.covariance)
-        return Spectrum(
-            moments.mean,
-            np.maximum(values[::-1][:k], 0.0),
-            axes[:, ::-1][:, :k],
-            float(np.trace(moments.covariance)),
-        )
+        return Moments.of(tokens).spectrum(k)
     return _subspace_iteration(tokens, k, rng)
 
 
