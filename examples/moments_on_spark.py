@@ -28,11 +28,9 @@ def gather(number, partition):
 
 def main():
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # of local[2]: one machine
     spark = (
-        SparkSession.builder.master("local[2]")
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.ui.enabled", "false")
-        .getOrCreate()
+        SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()
     )
     seeds = spark.sparkContext.parallelize(range(8), 8)
     state = seeds.mapPartitionsWithIndex(gather).treeReduce(lambda a, b: a + b)
