@@ -1,4 +1,4 @@
-"""Vectors past the memory: `python benchmarks/streaming.py` writes streaming.md.
+"""Vectors past the memory: `python benchmarks/streaming.py` adds rows to streaming.md.
 
 A file of random unit centres with noise is generated once, clustered by the command within
 `--memory`, and its peak resident memory read from the system when it ends.
@@ -65,26 +65,33 @@ def generate(path, gigabytes):
     return np.concatenate(labels)
 
 
-def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--gigabytes", type=float, default=20.0)
-    parser.add_argument("--memory", default="1GB")
-    parser.add_argument("--folder", type=Path, default=None, help="Where there is room.")
-    options = parser.parse_args()
-    lines = [
+def heading():
+    """What the rows are."""
+    return [
         "# Past the memory",
         "",
-        f"`python benchmarks/streaming.py --gigabytes {options.gigabytes:g} --memory "
-        f"{options.memory}`, {date.today()}, {os.cpu_count()} cores of {platform.machine()}, "
-        f"Python {platform.python_version()}, NumPy {np.__version__}. {K} random unit centres in "
-        f"{DIM} dimensions, sigma {SIGMA}, float32. Seconds are of this machine, not alone on it; "
-        "peak is all that the process had resident, the program with its libraries included.",
+        f"`python benchmarks/streaming.py`, {date.today()}, {os.cpu_count()} cores of "
+        f"{platform.machine()}, Python {platform.python_version()}, NumPy {np.__version__}; one "
+        f"thread of the BLAS, the machine shared with other work. {K} random unit centres in {DIM} "
+        f"dimensions, sigma {SIGMA}, float32. Peak is all that the process had resident, the "
+        "program with its libraries included. ARI is against the classes drawn.",
         "",
         "| file | rows | GB | --memory | peak resident, MB | sample | ARI | read, s | fit, s | "
         "label, s |",
         "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |",
     ]
-    for suffix in (".npy", ".parquet"):
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--gigabytes", type=float, default=20.0)
+    parser.add_argument("--memory", default="1GB")
+    parser.add_argument("--suffix", nargs="+", default=[".npy", ".parquet"])
+    parser.add_argument("--folder", type=Path, default=None, help="Where there is room.")
+    options = parser.parse_args()
+    page = Path(__file__).with_suffix(".md")
+    lines = page.read_text().splitlines() if page.exists() else heading()
+    for suffix in options.suffix:
         with tempfile.TemporaryDirectory(dir=options.folder) as name:
             path = Path(name) / f"X{suffix}"
             began = time.perf_counter()
@@ -116,7 +123,7 @@ def main():
             ]
             lines.append(f"| {' | '.join(cells)} |")
             print(lines[-1], flush=True)
-    Path(__file__).with_suffix(".md").write_text("\n".join(lines) + "\n")
+    page.write_text("\n".join(lines) + "\n")
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 import os
 import re
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -21,9 +22,11 @@ def test_python_blocks_run(block, monkeypatch):
 def test_shell_lines_run(tmp_path):
     """Every attnclust line of the README, with the shipped vectors for its file names."""
     lines = re.findall(r"^(attnclust [^#\n]*)", TEXT, re.MULTILINE)
-    assert len(lines) == 7
+    assert len(lines) == 8
     for name in ("vectors.parquet", "more.parquet", "documents.parquet"):
         (tmp_path / name).symlink_to(ROOT / "examples" / "intents.parquet")
+    (tmp_path / "folder-of-parquet").mkdir()
+    (tmp_path / "folder-of-parquet" / "a.parquet").symlink_to(ROOT / "examples" / "intents.parquet")
     for line in lines:
         command = [sys.executable, "-m", *line.replace("doc_id", "intent").split()]
         if "reproduce" in command:  # all claims run in tests of their own
@@ -44,6 +47,11 @@ def test_the_table_is_the_measured_one():
     assert shown.keys() == measured.keys()
     for name, cells in shown.items():
         assert set(cells) <= set(measured[name]), name
+
+
+def test_the_page_on_scale_is_the_computed_one():
+    script = runpy.run_path(str(ROOT / "benchmarks" / "scale.py"))
+    assert (ROOT / "docs" / "scale.md").read_text() == script["page"]()
 
 
 def test_links_lead_somewhere():

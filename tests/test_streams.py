@@ -220,6 +220,19 @@ class TestPartialFit:
         model.partial_fit(np.empty((0, 4)))
         assert model.state_.n_rows == 300
 
+    def test_map_and_reduce(self, blobs):
+        X, _, _ = blobs(3000, 5, 3, 0.1)
+        model = AttentionClustering(3, max_samples=900, random_state=0)
+        parts = [model.gather(part, stream=i) for i, part in enumerate(np.split(X, 3))]
+        assert vars(model).keys() == model.get_params().keys()
+        a = model.fit_state(parts[0] + (parts[1] + parts[2])).cluster_centers_
+        b = model.fit_state((parts[2] + parts[0]) + parts[1]).cluster_centers_
+        np.testing.assert_allclose(a, b, atol=1e-6)
+        assert model.state_.n_rows == 3000
+        assert model.n_rows_used_ == 900
+        with pytest.raises(ValueError, match="rows so far"):
+            model.fit_state(model.gather(X[:2]))
+
     def test_rows_of_zeros_have_no_direction(self, blobs):
         X, _, _ = blobs(300, 4, 3, 0.1)
         model = AttentionClustering(3, metric="cosine", random_state=0)

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import reduce
 from operator import add
 from typing import Any, Self
@@ -90,9 +89,9 @@ class AttentionClustering(estimators.AttentionClustering):
         # sample is still uniform, and is drawn anew if that leaves too little of it.
         share = SLACK * state.size // len(blocks) + 64
         for most in (min(share, state.size), state.size):
-            empty = delayed(replace(state, size=most), traverse=False)
+            empty = delayed(state, traverse=False)
             states = [
-                delayed(_block_state)(light, block, number, empty, state.size)
+                delayed(_block_state)(light, block, number, empty, most)
                 for number, block in enumerate(blocks)
             ]
             (found,) = compute(_tree(states))
@@ -189,10 +188,10 @@ def _sum(parts: list[Any]) -> Any:
 
 
 def _block_state(
-    model: estimators.AttentionClustering, block: FloatArray, number: int, empty: State, size: int
+    model: estimators.AttentionClustering, block: FloatArray, number: int, empty: State, most: int
 ) -> State:
     with estimators.at(f"block {number} (counted from 0)"):
-        return replace(empty.of(model._stream_tokens(block), stream=number), size=size)
+        return empty.of(model._stream_tokens(block), stream=number).cut(most)
 
 
 def _block_counted(

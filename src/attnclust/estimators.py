@@ -15,6 +15,7 @@ from sklearn.base import (
     ClassNamePrefixFeaturesOutMixin,
     ClusterMixin,
     TransformerMixin,
+    clone,
 )
 from sklearn.exceptions import NotFittedError
 from sklearn.utils import ClassifierTags, Tags, check_random_state
@@ -320,6 +321,68 @@ class AttentionClustering(
         if state is None:
             state = self._empty_state(tokens.dim, tokens.dtype)
         self._take(state.after(tokens))
+        return self
+
+    def gather(self, X: Rows, *, stream: int = 0) -> State:
+        """The state of some rows alone, for a map and reduce on any engine; changes nothing here.
+
+        States of parts are merged by ``+``, in any order, and `fit_state` fits on what they add up
+        to. Give `random_state` a number, the same everywhere, so that the draws repeat.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows of a part, which may be empty.
+        stream : int
+            Number of the part, another for each.
+
+        Returns
+        -------
+        attnclust.streams.State
+            Of the size of the sample and of n_features squared, however many the rows.
+
+        Raises
+        ------
+        ValueError
+            For a row that cannot be used.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from attnclust import AttentionClustering
+        >>> model = AttentionClustering(n_clusters=2, random_state=0)
+        >>> parts = [[[1.0, 2], [10, 4]], [[1.0, 4], [10, 2]]]
+        >>> first, second = (model.gather(part, stream=i) for i, part in enumerate(parts))
+        >>> np.sort(model.fit_state(first + second).cluster_centers_[:, 0])
+        array([ 1., 10.])
+        """
+        self._check_parameters()
+        twin: Self = clone(self)
+        tokens = twin._stream_tokens(X, reset=True)
+        return twin._empty_state(tokens.dim, tokens.dtype).of(tokens, stream=stream)
+
+    def fit_state(self, state: State) -> Self:
+        """Fit on the state of a stream, or of many: moments, and a sample of the rows.
+
+        Parameters
+        ----------
+        state : attnclust.streams.State
+            As `gather`, `partial_fit` or `load_state` give it.
+
+        Returns
+        -------
+        AttentionClustering
+            The estimator itself; `partial_fit` goes on from here.
+
+        Raises
+        ------
+        ValueError
+            For a parameter that cannot be used, or fewer rows than clusters.
+        """
+        self._check_parameters()
+        self.n_features_in_ = len(state.moments.mean)
+        self._take(state)
+        self._fit_state()
         return self
 
     def _stream_tokens(
