@@ -18,8 +18,11 @@ import attnclust.tokens as tokens_module
 from attnclust import AttentionClustering
 
 
-def not_of_training(estimator):
-    """What prompts drawn at random, one head per direction, cannot keep."""
+def not_kept(estimator):
+    """What rows drawn at random, for prompts or as landmarks, cannot keep; nor heads too many."""
+    if estimator.lift == "nystrom":
+        landmarks = "landmarks are drawn from rows, and a row of weight two is one of them"
+        return {"check_sample_weight_equivalence_on_dense_data": landmarks}
     if estimator.solver != "pgd":
         return {}
     draws = "prompts are drawn by weight, from rows in another order"
@@ -35,9 +38,11 @@ def not_of_training(estimator):
         AttentionClustering(),
         AttentionClustering(n_clusters=4, metric="cosine"),
         AttentionClustering(order=4, lift="none"),
+        AttentionClustering(lift="fourier", attention="hard"),
+        AttentionClustering(lift="nystrom"),
         AttentionClustering(solver="pgd", n_steps=30),
     ],
-    expected_failed_checks=not_of_training,
+    expected_failed_checks=not_kept,
 )
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
 def test_scikit_learn_conventions(estimator, check):
@@ -483,7 +488,8 @@ class TestBadInput:
             ({"n_clusters": 11}, "n_clusters=11 is more than n_samples=10"),
             ({"metric": "l1"}, "metric must be one of 'euclidean', 'cosine', got 'l1'"),
             ({"order": 5}, "order must be one of 3, 4"),
-            ({"lift": "fourier"}, "lift must be"),
+            ({"lift": "spline"}, "lift must be"),
+            ({"lift": "nystrom", "solver": "pgd"}, 'lift="nystrom" needs solver="fixed_point"'),
             ({"threshold": 1.5}, "threshold must be a number from 0.0 to 1.0"),
             ({"tol": -1}, "tol must be"),
             ({"max_samples": 0}, "max_samples must be"),

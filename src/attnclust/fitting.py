@@ -8,6 +8,7 @@ import numpy as np
 
 from attnclust._typing import FloatArray
 from attnclust.contrast import fixed_point, least_alignment
+from attnclust.features import FeatureMap, kernel_heads
 from attnclust.manifold import random_heads
 from attnclust.mixture import Mixture
 from attnclust.moments import DENSE_LIMIT, Spectrum
@@ -15,6 +16,7 @@ from attnclust.moves import Move, grow, part_anew, split_and_merge
 from attnclust.normalization import normalize
 from attnclust.refinement import (
     Clusters,
+    Expectation,
     Geometry,
     assign,
     dispersion,
@@ -45,7 +47,7 @@ class History:
 
     Parameters
     ----------
-    start : {"mean", "heads", "splits", "trained heads"}
+    start : {"mean", "heads", "splits", "kernel heads", "trained heads"}
         Where the centres came from before refinement. "splits" grows them from one cluster, where
         there are more clusters than features, the spectrum shows fewer directions than clusters, or
         softmax attention left a cluster without rows.
@@ -132,6 +134,30 @@ def find_start(
     return clusters, History(
         "heads", normal.conditioning, tuple(map(float, fit.quality)), fit.n_iter
     )
+
+
+def kernel_start(
+    tokens: Tokens, geometry: Geometry, n_clusters: int, rng: np.random.Generator, kind: str
+) -> tuple[Clusters, History, FeatureMap]:
+    """Clusters of the rows as heads on kernel features label them, and the map to those heads.
+
+    Parameters
+    ----------
+    tokens, geometry, n_clusters, rng
+        As for `find_start`.
+    kind : {"fourier", "nystrom"}
+    """
+    features, fit = kernel_heads(tokens, n_clusters, rng, kind)
+    labels, weight = assign(*features.state(tokens)), tokens.row_weights()
+    sums = np.zeros((n_clusters, tokens.dim))
+    for window, tile in tokens.tiles():
+        sums += tile.own_sums(weight[window], labels[window], n_clusters)
+    counts = np.bincount(labels, weight, minlength=n_clusters)
+    nowhere = Clusters(np.zeros_like(sums), np.full(n_clusters, 1 / n_clusters), 1.0)
+    seen = Expectation(counts / weight.sum(), sums / weight.sum(), 0.0)
+    quality = tuple(map(float, fit.quality))
+    history = History("kernel heads", quality=quality, head_steps=fit.n_iter)
+    return maximization(nowhere, seen, geometry), history, features
 
 
 @dataclass(frozen=True)
