@@ -479,6 +479,25 @@ class TestStructure:
             assert ((X - centres[model.labels_]) ** 2).sum() < 1.005 * means.inertia_
 
 
+class TestRareClusters:
+    @pytest.mark.parametrize("ratio", [20, 100])
+    @pytest.mark.parametrize(("dim", "k", "sigma"), [(10, 5, 0.1), (2, 8, 0.12)])
+    def test_each_rare_cluster_has_its_centre(self, ratio, dim, k, sigma):
+        for seed in range(3):
+            rng = np.random.default_rng(seed)
+            centres = rng.standard_normal((k, dim))
+            centres /= np.linalg.norm(centres, axis=1, keepdims=True)
+            if dim == 2:
+                centres = rng.permutation(np.argwhere(np.ones((4, 4))))[:k].astype(float)
+            sizes = np.where(np.arange(k) < 2, 20, 20 * ratio)
+            labels = np.repeat(np.arange(k), sizes)
+            X = centres[labels] + sigma * rng.standard_normal((len(labels), dim))
+            model = fitted(X, k)
+            gap = np.linalg.norm(centres[:, None] - model.cluster_centers_, axis=2)
+            assert sorted(gap.argmin(1)) == list(range(k))
+            assert gap.min(1).max() < 1.2 * sigma
+
+
 class TestBadInput:
     @pytest.mark.parametrize(
         ("parameters", "message"),

@@ -37,6 +37,8 @@ MISFIT = 1.25
 STAGES = {"auto": (False, True, False), "soft": (False,), "hard": (True,)}
 # Times that moves and new cuts of pairs take turns under hard attention.
 HARD_ROUNDS = 4
+# Rows x features x clusters up to which hard attention also tries a start by splits.
+FEW_PRODUCTS = 500_000
 # Hard steps on all rows after those on a sample.
 LAST_STEPS = 10
 
@@ -339,6 +341,11 @@ def refine(
             clusters = grow(sample, shape, len(clusters.weights))
             history = replace(history, start="splits")
         climbed = _climb(sample, clusters, shape, history, max_iter, tol)
+        if hard and sample.dim * len(sample) * len(clusters.weights) <= FEW_PRODUCTS:
+            grown = grow(sample, shape, len(clusters.weights))
+            again = replace(history, start="splits")
+            other = _climb(sample, grown, shape, again, max_iter, tol)
+            climbed = max(climbed, other, key=lambda found: found[1].log_likelihood[-1])
         clusters = climbed[0]
         held = bool(np.bincount(assign(sample, clusters), minlength=len(clusters.weights)).all())
         fits = 1 / MISFIT <= climbed[1].dispersion <= MISFIT and held
