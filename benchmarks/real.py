@@ -32,7 +32,7 @@ from attnclust.refinement import Clusters
 
 SPECTRAL_ROWS = 2_000
 SLOW_SEEDS = 3
-SLOW_SIZE = 3e7  # rows x features x clusters beyond which mixtures of others are left out
+SLOW_SIZE = 1e7  # rows x features x clusters beyond which mixtures of others are left out
 PEERS = {
     "attnclust": lambda X, k, seed: AttentionClustering(k, random_state=seed).fit(X).labels_,
     "KMeans(10)": lambda X, k, seed: KMeans(k, n_init=10, random_state=seed).fit(X).labels_,

@@ -479,6 +479,60 @@ class TestStructure:
             assert ((X - centres[model.labels_]) ** 2).sum() < 1.005 * means.inertia_
 
 
+class TestNumericalCare:
+    """Right or refused, never quietly wrong: whatever the lift."""
+
+    LIFTS = ("auto", "fourier", "nystrom")
+
+    @pytest.mark.parametrize("lift", LIFTS)
+    @pytest.mark.parametrize("dtype", [np.float32, np.float64])
+    def test_offsets_scales_and_columns_that_dominate(self, blobs, lift, dtype):
+        X, labels, _ = blobs(1200, 8, 4, 0.08)
+        rng = np.random.default_rng(0)
+        wide = np.column_stack([1e4 * (labels > 1) + rng.standard_normal(1200), X])
+        for rows, known in (
+            (X + 1e4 * X.std(), labels),
+            (1e-12 * X, labels),
+            (1e12 * X, labels),
+            (np.column_stack([X, np.full(1200, 1e6)]), labels),
+            (wide, labels > 1),
+            (X @ rng.standard_normal((8, 30)), labels),
+        ):
+            k = len(np.unique(known))
+            assert ari(known, fitted(rows.astype(dtype), k, lift=lift).labels_) == 1
+
+    @pytest.mark.parametrize("lift", LIFTS)
+    @pytest.mark.parametrize("dtype", [np.float32, np.float64])
+    def test_duplicates_by_the_thousand_and_one_dimension(self, blobs, lift, dtype):
+        six = np.random.default_rng(0).standard_normal((6, 3)).repeat(1000, axis=0)
+        assert ari(np.arange(6000) // 1000, fitted(six.astype(dtype), 6, lift=lift).labels_) == 1
+        X, labels, _ = blobs(400, 8, 4, 0.05)
+        heavy = np.vstack([X[:1].repeat(3000, axis=0), X]).astype(dtype)
+        found = fitted(heavy, 4, lift=lift).labels_
+        assert ari(np.r_[labels[:1].repeat(3000), labels], found) == 1
+        places = np.arange(4).repeat(200)
+        line = places + 0.08 * np.random.default_rng(0).standard_normal(800)
+        for rows in (line[:, None], line[:, None] * np.arange(1, 11)):
+            assert ari(places, fitted(rows.astype(dtype), 4, lift=lift).labels_) == 1
+
+    @pytest.mark.parametrize("lift", LIFTS)
+    def test_integers_booleans_and_one_hot_tables(self, blobs, lift):
+        X, labels, _ = blobs(800, 8, 4, 0.08)
+        for whole in (np.round(1000 * X).astype(np.int64), np.round(50 * X).astype(np.int8)):
+            assert ari(labels, fitted(whole, 4, lift=lift).labels_) == 1
+        rng = np.random.default_rng(0)
+        labels = rng.integers(0, 3, 900)
+        flags = (rng.random((3, 40)) < 0.5)[labels] ^ (rng.random((900, 40)) < 0.05)
+        assert ari(labels, fitted(flags, 3, lift=lift).labels_) == 1
+        if lift == "nystrom":
+            return  # refused
+        columns = np.array([rng.choice(12, 5, replace=False) + 50 * label for label in labels])
+        rows = np.arange(900).repeat(5)
+        table = sp.csr_matrix((np.ones(4500), (rows, columns.ravel())), shape=(900, 150))
+        for same in (table, table.astype(bool), table.astype(int), table.toarray()):
+            assert ari(labels, fitted(same, 3, lift=lift).labels_) == 1
+
+
 class TestRareClusters:
     @pytest.mark.parametrize("ratio", [20, 100])
     @pytest.mark.parametrize(("dim", "k", "sigma"), [(10, 5, 0.1), (2, 8, 0.12)])

@@ -79,10 +79,15 @@ class FeatureMap:
 
     def waves(self, tile: Tokens) -> FloatArray:
         """Kernel values with the landmarks, or waves, of one tile in the frame: (rows, m)."""
-        inner = tile.scores(self.points).T.astype(np.float64)
+        # Distances far below the spread decide: float32 would lose them.
+        if tile.sparse:
+            inner = tile.scores(self.points).T.astype(np.float64)
+        else:
+            Y = tile.dense().astype(np.float64)
+            inner = Y @ self.points.T
         if self.kind == "fourier":
             return np.asarray(np.cos(inner + self.phase) * np.sqrt(2 / len(self.points)))
-        gap = tile.square_lengths()[:, None] + (self.points**2).sum(1) - 2 * inner
+        gap = (Y * Y).sum(1)[:, None] + (self.points**2).sum(1) - 2 * inner
         return np.asarray(np.exp(np.maximum(gap, 0.0) / (-2 * self.bandwidth**2)))
 
     def coordinates(self, tokens: Tokens) -> FloatArray:
@@ -143,7 +148,7 @@ def kernel_heads(
     ones = np.ones(n_clusters)
     shift = np.zeros(tokens.dim) if tokens.shift is None else tokens.shift
     if kind == "fourier":
-        mean = tokens.mean()
+        mean = tokens.mean() if tokens.shift is None else np.zeros(tokens.dim)
         spread = np.sqrt((tokens.mean_square() - float(mean @ mean)) / tokens.dim)
         bandwidth = float(SHARE * 2 * n_clusters ** (-1 / tokens.dim) * (spread or 1.0))
         points = np.tile(rng.standard_normal((FREQUENCIES, tokens.dim)) / bandwidth, (2, 1))

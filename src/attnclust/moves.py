@@ -74,8 +74,7 @@ def leading_directions(
     """
     k, d = centroids.shape
     sizes = np.bincount(labels, minlength=k)
-    every = len(labels) <= ALL_ROWS or d <= FEW
-    rows = np.arange(len(labels)) if every else _evenly_spaced(labels, sizes)
+    rows = np.arange(len(labels)) if len(labels) <= ALL_ROWS else _evenly_spaced(labels, sizes)
     chosen, owner = tokens.take(rows), labels[rows]
     weight = chosen.row_weights()
     mass = np.bincount(owner, weight, minlength=k)
@@ -140,11 +139,16 @@ def look(tokens: Tokens, clusters: Clusters, geometry: Geometry, noise: float) -
     """
     labels = assign(tokens, equal_weights(clusters) if geometry.hard else clusters)
     variances, directions = leading_directions(tokens, clusters.centroids, labels)
-    price = 0.0 if geometry.hard else clusters.noise_variance
-    gain, places, _ = best_cuts(tokens, clusters.centroids, labels, directions, price)
-    if not geometry.hard:
-        places = np.where(gain > 0, places, np.sqrt(variances) * [[1.0], [-1.0]])
+    if geometry.hard:
+        gain, places, _ = best_cuts(tokens, clusters.centroids, labels, directions)
+    else:
         gain = clusters.weights * (variances - noise)
+        places = np.sqrt(variances) * [[1.0], [-1.0]]
+        cheapest = merge_costs(clusters)[2][:1].sum()
+        if gain.max() > WORTH * cheapest:  # else no move is made, and no cut needed
+            price = clusters.noise_variance
+            left, cuts, _ = best_cuts(tokens, clusters.centroids, labels, directions, price)
+            places = np.where(left > 0, cuts, places)
     return Splits(gain, places[:, :, None] * directions)
 
 
