@@ -119,7 +119,9 @@ def asked(name, X, k, kind, quick):
         return kind == "More clusters than features" and len(X) < 20_000
     if name == "spectral":
         return len(X) <= SPECTRAL_ROWS
-    return X.size * k <= SLOW_SIZE or name == "spherical k-means"
+    if name == "spherical k-means":
+        return kind == "Real vectors"
+    return X.size * k <= SLOW_SIZE
 
 
 def row(kind, name, X, y, seeds, quick):

@@ -78,12 +78,21 @@ def test_more_round_clusters_than_features_from_heads_alone():
 def test_the_bandwidth_is_where_the_landmarks_fall_apart():
     X, y = make_circles(300, noise=0.02, factor=0.3, random_state=0)
     gaps = ((X[:, None] - X) ** 2).sum(2)
-    bandwidth = choose_bandwidth(gaps, 2)
+    rng = np.random.default_rng(0)
+    bandwidth = choose_bandwidth(gaps, 2, rng)
     nearest = np.sqrt(np.partition(gaps, 7, axis=1)[:, 7])
     apart = np.sqrt(gaps[np.ix_(y == 0, y == 1)].min())
     assert np.median(nearest) / 4 < bandwidth < apart
-    assert choose_bandwidth(100 * gaps, 2) == pytest.approx(10 * bandwidth)
-    assert np.isfinite(choose_bandwidth(np.zeros((5, 5)), 2))
+    assert choose_bandwidth(100 * gaps, 2, rng) == pytest.approx(10 * bandwidth)
+    assert np.isfinite(choose_bandwidth(np.zeros((5, 5)), 2, rng))
+
+
+def test_a_far_row_is_no_cluster():
+    for seed in range(3):
+        X, y = make_moons(600, noise=0.06, random_state=seed)
+        X = np.vstack([X, [[4.0, 4.0]]])
+        labels = AttentionClustering(2, lift="nystrom", random_state=seed).fit_predict(X)
+        assert ari(y, labels[:-1]) == 1
 
 
 def test_weights_cosine_and_units():

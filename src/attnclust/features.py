@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.linalg import eigh
 
-from attnclust._typing import FloatArray
+from attnclust._typing import FloatArray, IntArray
 from attnclust.contrast import HeadFit, fixed_point
 from attnclust.refinement import Clusters, assign
 from attnclust.tokens import Tokens, unit_rows
@@ -36,6 +36,9 @@ SHARE = 0.7
 # Squared bandwidths that "auto" tries, in median squared distances to the 7th nearest landmark.
 NEIGHBOUR = 7
 LADDER = tuple(4.0**j for j in range(-1, 5))
+# Landmarks that make a cluster; and a kernel row sum, itself included, below which one is alone.
+LEAST = 3
+ALONE = 1.5
 # Leak between clusters below which eigenvalues are told apart from 1 no further.
 LEAK = 1e-6
 # Directions of the landmarks' kernel below this share of the largest are rounding.
@@ -162,47 +165,68 @@ def kernel_heads(
         phase = np.zeros(m)
         square = (points * points).sum(1)
         gaps = np.maximum(square[:, None] + square - 2 * points @ points.T, 0.0)
-        bandwidth = choose_bandwidth(gaps, n_clusters)
-        values, axes = np.linalg.eigh(np.exp(gaps / (-2 * bandwidth**2)))
+        bandwidth = choose_bandwidth(gaps, n_clusters, rng)
+        kernel, near = _landmark_kernel(gaps, bandwidth, n_clusters)
+        points, phase = points[near], phase[near]
+        values, axes = np.linalg.eigh(kernel)
         held = values > RANK * values[-1]
         root = axes[:, held] / np.sqrt(values[held])
     features = FeatureMap(kind, bandwidth, points, phase, root, ones, 1.0, shift, tokens.unit)
     return _fit_heads(tokens, features, n_clusters, rng)
 
 
-def choose_bandwidth(gaps: FloatArray, n_clusters: int) -> float:
+def choose_bandwidth(gaps: FloatArray, n_clusters: int, rng: np.random.Generator) -> float:
     """The bandwidth under which the landmarks fall apart most clearly into K clusters.
 
     Of the kernel divided by its row sums, 1 - lambda_K is what leaks between K clusters and
-    1 - lambda_(K+1) what would leak between one more: their ratio is largest.
+    1 - lambda_(K+1) what would leak between one more: their ratio is largest. A bandwidth whose
+    heads leave a cluster to fewer than `LEAST` landmarks found far rows, and gives way to others.
 
     Parameters
     ----------
     gaps : array of shape (m, m)
         Squared distances between landmarks.
     n_clusters : int
-        K, less than m.
+        K, at most m.
+    rng : numpy.random.Generator
+        Draws the starts of the fixed point.
 
     Returns
     -------
     float
     """
-    m = len(gaps)
-    near = np.partition(gaps, min(NEIGHBOUR, m - 1), axis=1)[:, min(NEIGHBOUR, m - 1)]
+    place = min(NEIGHBOUR, len(gaps) - 1)
+    near = np.partition(gaps, place, axis=1)[:, place]
     near = near[near > 0]
-    scale = float(np.median(near)) if len(near) else max(float(gaps.mean()), 1.0)
-    best = (-np.inf, 1.0)
+    spacing = float(np.median(near)) if len(near) else max(float(gaps.mean()), 1.0)
+    best = (False, -np.inf, 1.0)
     for factor in LADDER:
-        kernel = np.exp(gaps / (-2 * factor * scale))
+        bandwidth = float(np.sqrt(factor * spacing))
+        kernel = _landmark_kernel(gaps, bandwidth, n_clusters)[0]
+        m = len(kernel)
         root = np.sqrt(kernel.sum(1))
         first = max(m - n_clusters - 1, 0)
-        values = eigh(
-            kernel / root[:, None] / root, eigvals_only=True, subset_by_index=[first, m - 1]
-        )
+        values, axes = eigh(kernel / root[:, None] / root, subset_by_index=[first, m - 1])
         leaks = np.maximum(1 - values[::-1], 0.0) + LEAK
         ratio = leaks[n_clusters] / leaks[n_clusters - 1] if n_clusters < m else 1.0
-        best = max(best, (float(ratio), float(np.sqrt(factor * scale))))
-    return best[1]
+        z = axes[:, -n_clusters:] / root[:, None]
+        scale, none = np.linalg.norm(root), np.zeros(n_clusters)
+        heads = fixed_point(scale * z, root**2, none, rng, n_starts=1).heads
+        held = np.bincount((unit_rows(z) @ heads.T).argmax(1), minlength=n_clusters)
+        whole = bool(held.min() >= LEAST)
+        best = max(best, (whole, float(ratio), bandwidth))
+    return best[2]
+
+
+def _landmark_kernel(
+    gaps: FloatArray, bandwidth: float, n_clusters: int
+) -> tuple[FloatArray, IntArray]:
+    """The kernel between landmarks, and which they are: those with others near, if they suffice."""
+    kernel = np.exp(gaps / (-2 * bandwidth**2))
+    near = np.flatnonzero(kernel.sum(1) >= ALONE)
+    if len(near) <= n_clusters:
+        near = np.arange(len(gaps))
+    return kernel[np.ix_(near, near)], near
 
 
 def _fit_heads(
