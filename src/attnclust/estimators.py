@@ -31,7 +31,7 @@ from attnclust.checks import (
     check_number,
     check_weights,
 )
-from attnclust.fitting import History, center, find_start, refine, train_start
+from attnclust.fitting import History, center, find_start, kernel_start, refine, train_start
 from attnclust.moments import Spectrum, spectrum
 from attnclust.objective import REGULARIZERS
 from attnclust.refinement import (
@@ -51,6 +51,7 @@ from attnclust.sources import Batch, Source, as_source
 from attnclust.streams import Counted, State
 from attnclust.tokens import Tokens, power_of_two, row_norms, unit_rows
 
+KERNELS = ("fourier", "nystrom")
 # Rows that heads and refinement look at: so many in all, or per cluster if that is more.
 SAMPLE_ROWS = 30_000
 SAMPLE_ROWS_PER_CLUSTER = 300
@@ -66,6 +67,8 @@ DEFERRED = (
     "n_rows_used_",
     "history_",
     "selection_",
+    "lift_",
+    "feature_map_",
 )
 
 
@@ -93,15 +96,21 @@ class AttentionClustering(
         cluster.
     solver : {"fixed_point", "pgd"}, default="fixed_point"
         How heads are found.
-    lift : {"auto", "affine", "none"}, default="auto"
-        Append a constant coordinate before normalising, so that opposite and aligned centres are
-        told apart. "auto" does wherever tokens are normalised: it is never worse conditioned.
+    lift : {"auto", "affine", "none", "fourier", "nystrom"}, default="auto"
+        Where heads look. "affine" appends a constant coordinate before normalising, so that
+        opposite and aligned centres are told apart, and "auto" does wherever tokens are normalised:
+        it is never worse conditioned. Where the spectrum does not carry one direction per cluster
+        (K > d above all) both start from splits instead. "fourier" finds heads on random features
+        of a Gaussian kernel, for round clusters, more of them than features. "nystrom" finds heads
+        on that kernel divided by its row sums, for clusters of any shape that gaps part: their
+        labels are not refined, and every row is compared to at least 500 landmarks.
     normalize : "auto" or bool, default="auto"
         Normalise keys and queries; "auto" does for the fixed point and not for "pgd".
     order : {3, 4}, default=3
         Moment of the fixed point's contrast.
     refine : "auto" or bool, default="auto"
-        Refine by attention; "auto" does for the fixed point and not for "pgd".
+        Refine by attention; "auto" does for the fixed point, but not under ``lift="nystrom"``, nor
+        for "pgd".
     attention : {"auto", "soft", "hard"}, default="auto"
         What refines. "soft" is softmax attention, the EM step of a spherical mixture, and right
         where that mixture holds, above all for overlapping clusters of unequal weight. "hard" lets
@@ -153,10 +162,15 @@ class AttentionClustering(
         Labels of all rows, equal to ``predict(X)``; not after `partial_fit`.
     state_ : attnclust.streams.State
         What `partial_fit` keeps of the rows so far.
-    n_iter_ : int
-        Softmax-attention steps taken after the moves.
     selection_ : attnclust.selection.Selection or None
         The evidence for K where it was chosen.
+    lift_ : str
+        Where heads looked, and why.
+    feature_map_ : attnclust.features.FeatureMap or None
+        From rows to their heads, for kernel lifts that were not refined. Centres are then the means
+        of the labelled rows, which decide no label.
+    n_iter_ : int
+        Attention steps taken after the moves.
     n_rows_used_ : int
         Rows that heads and refinement looked at.
     history_ : attnclust.fitting.History
@@ -189,7 +203,7 @@ class AttentionClustering(
         *,
         metric: Literal["euclidean", "cosine"] = "euclidean",
         solver: Literal["fixed_point", "pgd"] = "fixed_point",
-        lift: Literal["auto", "affine", "none"] = "auto",
+        lift: Literal["auto", "affine", "none", "fourier", "nystrom"] = "auto",
         normalize: bool | Literal["auto"] = "auto",
         order: Literal[3, 4] = 3,
         refine: bool | Literal["auto"] = "auto",
@@ -510,8 +524,7 @@ class AttentionClustering(
         )
         normalized = self.solver == "fixed_point" if self.normalize == "auto" else self.normalize
         lift = self.lift != "none"
-        layer = None
-        self.selection_ = None
+        layer = self.feature_map_ = self.selection_ = None
         if self.n_clusters == "auto":
             clusters, selection, sample, geometry = choose(
                 sample, seen, geometry, n_rows, rng, lift=lift, order=self.order
@@ -520,7 +533,11 @@ class AttentionClustering(
             history, k = History("choice of K"), selection.n_clusters
             if selection.n_isolated:
                 tokens = sample
-        if self.solver == "pgd":
+        if self.lift in KERNELS:
+            clusters, history, self.feature_map_ = kernel_start(sample, geometry, k, rng, self.lift)
+            bandwidth = self.feature_map_.bandwidth * tokens.unit
+            self.lift_ = f"{self.lift}: as asked, with a bandwidth of {bandwidth:.3g}"
+        elif self.solver == "pgd":
             clusters, history, layer = train_start(
                 sample,
                 seen,
@@ -547,7 +564,7 @@ class AttentionClustering(
             )
         self.n_iter_ = 1
         if self._refines:
-            layer = None
+            layer = self.feature_map_ = None
             clusters, history, self.n_iter_ = refine(
                 tokens,
                 sample,
@@ -561,6 +578,8 @@ class AttentionClustering(
             )
 
         self.history_ = history
+        if self.lift not in KERNELS:
+            self.lift_ = self._lift_found(normalized and lift)
         self.n_rows_used_ = len(sample)
         self._store(tokens, clusters)
         self.temperature_ = None
@@ -666,6 +685,8 @@ class AttentionClustering(
     def transform(self, X: Rows) -> FloatArray:
         """Alignment scores <x, head> (of rows scaled to unit length under "cosine").
 
+        Of unrefined kernel lifts: the coordinates of the rows' features along the heads.
+
         Parameters
         ----------
         X : array-like or sparse matrix of shape (n_samples, n_features)
@@ -674,7 +695,10 @@ class AttentionClustering(
         -------
         ndarray of shape (n_samples, n_clusters)
         """
-        tokens = self._tokens(self._new_rows(X))
+        X = self._new_rows(X)
+        if self.feature_map_ is not None:
+            return self._state(X)[0].part(slice(None)).dense()
+        tokens = self._tokens(X)
         out = np.empty((len(tokens), len(self.heads_)), dtype=tokens.dtype)
         for window, tile in tokens.tiles(len(self.heads_)):
             out[window] = tile.scores(self.heads_.astype(np.float64)).T
@@ -699,6 +723,8 @@ class AttentionClustering(
 
     def score_samples(self, X: Rows) -> FloatArray:
         """Log-density of each row under the fitted mixture.
+
+        Of unrefined kernel lifts: that of the coordinates along the heads.
 
         Parameters
         ----------
@@ -736,7 +762,7 @@ class AttentionClustering(
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
+        tags.input_tags.sparse = self.lift != "nystrom"
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         # scikit-learn's checks read this of anything that has predict_proba and takes sparse rows.
         tags.classifier_tags = ClassifierTags(
@@ -746,14 +772,16 @@ class AttentionClustering(
 
     @property
     def _refines(self) -> bool:
-        return self.solver == "fixed_point" if self.refine == "auto" else self.refine
+        if self.refine == "auto":
+            return self.solver == "fixed_point" and self.lift != "nystrom"
+        return self.refine
 
     def _check_parameters(self) -> None:
         if self.n_clusters != "auto":
             check_integer("n_clusters", self.n_clusters, 1)
         check_choice("metric", self.metric, ("euclidean", "cosine"))
         check_choice("solver", self.solver, ("fixed_point", "pgd"))
-        check_choice("lift", self.lift, ("auto", "affine", "none"))
+        check_choice("lift", self.lift, ("auto", "affine", "none", *KERNELS))
         check_choice("normalize", self.normalize, ("auto", True, False))
         check_choice("order", self.order, (3, 4))
         check_choice("refine", self.refine, ("auto", True, False))
@@ -770,6 +798,8 @@ class AttentionClustering(
             raise ValueError(
                 'solver="fixed_point" works on normalised tokens: leave normalize="auto"'
             )
+        if self.solver == "pgd" and self.lift in KERNELS:
+            raise ValueError(f'lift="{self.lift}" needs solver="fixed_point"')
         if self.solver == "pgd" and self.lift == "affine" and self.normalize is not True:
             raise ValueError('lift="affine" with solver="pgd" needs normalize=True')
         if self.threshold is not None:
@@ -838,6 +868,10 @@ class AttentionClustering(
 
     def _state(self, X: Rows) -> tuple[Tokens, Clusters]:
         """Rows and clusters in a frame that the fitted attributes alone decide."""
+        if self.feature_map_ is not None:
+            return self.feature_map_.state(
+                self._tokens(X, self.feature_map_.shift, self.feature_map_.unit)
+            )
         centres = self.cluster_centers_.astype(np.float64)
         if self.metric == "cosine":
             found = Clusters(centres, self.weights_, self.noise_variance_)
@@ -851,6 +885,17 @@ class AttentionClustering(
                 Clusters((centres - shift) / unit, self.weights_, self.noise_variance_ / unit**2)
             ),
         )
+
+    def _lift_found(self, affine: bool) -> str:
+        """What was chosen, and why, in words."""
+        if self.n_clusters == 1:
+            return "none: one cluster needs no heads"
+        if self.history_.start == "splits":
+            return (
+                f"none: no {self.n_clusters} heads of their own in the spectrum, so splits instead"
+            )
+        how = "as asked" if self.lift != "auto" else "never worse conditioned than without"
+        return f"affine: {how}" if affine else "none: as asked"
 
     def _attended(self, clusters: Clusters) -> Clusters:
         return equal_weights(clusters) if self.history_.attention == "hard" else clusters

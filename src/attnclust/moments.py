@@ -3,7 +3,9 @@
 Everything that the heads need of n rows is count, mean and scatter sum_i w_i (y_i - mean)(y_i -
 mean)^T. Tiles are centred about their own mean in the precision of X and merged in float64 by the
 parallel update of Chan, Golub and LeVeque (1979), so an offset costs no digits and moments add up
-across tiles, files and machines.
+across tiles, files and machines. Whatever the offset, an entry of the covariance is off by at most
+about sqrt(t) eps s_i s_j, with t the rows of a tile, eps the precision of X and s the columns'
+standard deviations, beside what storing the rows in that precision had cost already.
 """
 
 from __future__ import annotations

@@ -22,8 +22,9 @@ from safetensors.numpy import save_file
 
 from attnclust import __version__
 from attnclust._typing import Array
-from attnclust.checks import check_integer, check_number
-from attnclust.estimators import AttentionClustering
+from attnclust.checks import check_choice, check_integer, check_number
+from attnclust.estimators import KERNELS, AttentionClustering
+from attnclust.features import FeatureMap
 from attnclust.fitting import History
 from attnclust.moments import Moments
 from attnclust.selection import Selection
@@ -36,7 +37,10 @@ ARRAYS = ("cluster_centers_", "heads_", "values_", "weights_")
 STATE_ARRAYS = ("rows", "keys", "log_weights")
 STATE_SCALARS = ("n_rows", "size", "seed", "half_life")
 LARGEST = float(np.finfo(np.float64).max)
-SCALARS = ("n_features_in_", "n_iter_", "n_rows_used_", "noise_variance_", "temperature_")
+SCALARS = ("n_features_in_", "n_iter_", "n_rows_used_", "noise_variance_", "temperature_", "lift_")
+# Of a feature map: arrays, with their shapes in m, d and K, and the rest.
+MAP_ARRAYS = {"points": "md", "phase": "m", "projection": "mK", "lengths": "K", "shift": "d"}
+MAP_SCALARS = ("bandwidth", "noise_variance", "unit")
 
 
 class ModelFileError(ValueError):
@@ -90,6 +94,11 @@ def save_model(model: AttentionClustering, path: str | os.PathLike[str]) -> None
         "selection": None if model.selection_ is None else asdict(model.selection_),
     }
     arrays = {name: np.ascontiguousarray(getattr(model, name)) for name in ARRAYS}
+    features = model.feature_map_
+    if features is not None:
+        document["feature_map"] = {name: getattr(features, name) for name in ("kind", *MAP_SCALARS)}
+        for name in MAP_ARRAYS:
+            arrays[f"feature_map.{name}"] = np.ascontiguousarray(getattr(features, name))
     document = json.loads(json.dumps(document, default=_plain))
     _write(Path(path), document, arrays)
 
@@ -197,6 +206,7 @@ def load_model(path: str | os.PathLike[str]) -> AttentionClustering:
             selection = dict(document["selection"])
             selection["eigenvalues"] = np.array(selection["eigenvalues"])
             model.selection_ = Selection(**selection)
+        model.feature_map_ = _feature_map(document.get("feature_map"), arrays, model)
     except (KeyError, TypeError, ValueError) as error:
         raise ModelFileError(
             f"{path}: damaged model file, its metadata lack sense: {error}"
@@ -212,6 +222,25 @@ def load_model(path: str | os.PathLike[str]) -> AttentionClustering:
             raise ModelFileError(f"{path}: damaged model file, {name} is not finite")
         setattr(model, name, array)
     return model
+
+
+def _feature_map(
+    told: dict[str, Any] | None, arrays: dict[str, Array], model: AttentionClustering
+) -> FeatureMap | None:
+    if told is None:
+        return None
+    check_choice("kind", told["kind"], KERNELS)
+    for name in MAP_SCALARS:
+        check_number(name, told[name], np.finfo(np.float64).tiny, LARGEST)
+    found = {name: arrays[f"feature_map.{name}"] for name in MAP_ARRAYS}
+    sizes = {"m": len(found["points"]), "d": model.n_features_in_, "K": arrays["weights_"].size}
+    for name, shape in MAP_ARRAYS.items():
+        wanted = tuple(sizes[size] for size in shape)
+        array = found[name]
+        if array.shape != wanted or array.dtype != np.float64 or not np.isfinite(array).all():
+            raise ValueError(f"feature_map.{name} is not finite float64 of shape {wanted}")
+    told = {name: told[name] for name in ("kind", *MAP_SCALARS)}
+    return FeatureMap(**{**told, **found})
 
 
 def save_state(
