@@ -25,10 +25,11 @@ from attnclust.checks import (
     check_number,
     check_weights,
 )
-from attnclust.fitting import center, find_start, refine, train_start
+from attnclust.fitting import History, center, find_start, refine, train_start
 from attnclust.moments import spectrum
 from attnclust.objective import REGULARIZERS
 from attnclust.refinement import Clusters, Geometry, assign, attended, log_density, posterior
+from attnclust.selection import MOST_EIGENPAIRS, choose, weigh
 from attnclust.tokens import Tokens, power_of_two, row_norms, unit_rows
 
 # Rows that heads and refinement look at: so many in all, or per cluster if that is more.
@@ -51,8 +52,9 @@ class AttentionClustering(
 
     Parameters
     ----------
-    n_clusters : int, default=2
-        Number of clusters K.
+    n_clusters : int or "auto", default=2
+        Number of clusters K. "auto" chooses it by spectrum, penalised likelihood and the gaps
+        between clusters (`attnclust.selection`); row weights then count relative to their mean.
     metric : {"euclidean", "cosine"}, default="euclidean"
         "cosine" scales every row to unit length and keeps the centres on the unit sphere. Rows of
         zeros have no direction: they carry no weight in the fit and get the label of the largest
@@ -111,6 +113,8 @@ class AttentionClustering(
         Labels of all rows, equal to ``predict(X)``.
     n_iter_ : int
         Softmax-attention steps taken after the moves.
+    selection_ : attnclust.selection.Selection or None
+        The evidence for K where it was chosen.
     n_rows_used_ : int
         Rows that heads and refinement looked at.
     history_ : attnclust.fitting.History
@@ -139,7 +143,7 @@ class AttentionClustering(
 
     def __init__(
         self,
-        n_clusters: int = 2,
+        n_clusters: int | Literal["auto"] = 2,
         *,
         metric: Literal["euclidean", "cosine"] = "euclidean",
         solver: Literal["fixed_point", "pgd"] = "fixed_point",
@@ -200,18 +204,19 @@ class AttentionClustering(
         """
         self._check_parameters()
         X = self._rows(X, reset=True)
-        if self.n_clusters > X.shape[0]:
+        k = 1 if self.n_clusters == "auto" else self.n_clusters
+        if k > X.shape[0]:
             raise ValueError(
-                f"n_clusters={self.n_clusters} is more than n_samples={X.shape[0]}: "
-                "ask for fewer clusters"
+                f"n_clusters={k} is more than n_samples={X.shape[0]}: ask for fewer clusters"
             )
         largest = check_finite(X)
         tokens = self._tokens(X, unit=power_of_two(largest))
         tokens = _weighted(tokens, check_weights(sample_weight, X))
-        check_distinct(tokens, self.n_clusters)
+        check_distinct(tokens, k)
 
         rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31))
-        seen = spectrum(tokens, min(self.n_clusters, tokens.dim), rng)
+        n_pairs = MOST_EIGENPAIRS if self.n_clusters == "auto" else k
+        seen = spectrum(tokens, min(n_pairs, tokens.dim), rng)
         if self.metric == "euclidean":
             tokens, seen = center(tokens, seen)
         sample = self._sample(tokens, rng)
@@ -221,12 +226,22 @@ class AttentionClustering(
         normalized = self.solver == "fixed_point" if self.normalize == "auto" else self.normalize
         lift = self.lift != "none"
         layer = None
+        self.selection_ = None
+        if self.n_clusters == "auto":
+            n_rows = tokens.effective_rows()
+            clusters, selection, sample, geometry = choose(
+                sample, seen, geometry, n_rows, rng, lift=lift, order=self.order
+            )
+            self.selection_ = weigh(selection, sample, geometry, rng, lift=lift, order=self.order)
+            history, k = History("choice of K"), selection.n_clusters
+            if selection.n_isolated:
+                tokens = sample
         if self.solver == "pgd":
             clusters, history, layer = train_start(
                 sample,
                 seen,
                 geometry,
-                self.n_clusters,
+                k,
                 rng,
                 normalized=normalized,
                 lift=lift,
@@ -236,13 +251,13 @@ class AttentionClustering(
                 prompt_length=self.prompt_length,
                 n_steps=self.n_steps,
             )
-        else:
+        elif self.n_clusters != "auto":
             clusters, history = find_start(
-                sample, seen, geometry, self.n_clusters, rng, lift=lift, order=self.order
+                sample, seen, geometry, k, rng, lift=lift, order=self.order
             )
-        if len(clusters.weights) < self.n_clusters:
+        if len(clusters.weights) < k:
             raise ValueError(
-                f"only {len(clusters.weights)} of n_clusters={self.n_clusters} clusters can be "
+                f"only {len(clusters.weights)} of n_clusters={k} clusters can be "
                 f"told apart in {X.dtype} among the {len(sample)} rows looked at: raise "
                 "max_samples, pass float64, or ask for fewer clusters"
             )
@@ -414,11 +429,14 @@ class AttentionClustering(
         tags.input_tags.sparse = True
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         # scikit-learn's checks read this of anything that has predict_proba and takes sparse rows.
-        tags.classifier_tags = ClassifierTags(multi_class=self.n_clusters > 2)
+        tags.classifier_tags = ClassifierTags(
+            multi_class=self.n_clusters == "auto" or self.n_clusters > 2
+        )
         return tags
 
     def _check_parameters(self) -> None:
-        check_integer("n_clusters", self.n_clusters, 1)
+        if self.n_clusters != "auto":
+            check_integer("n_clusters", self.n_clusters, 1)
         check_choice("metric", self.metric, ("euclidean", "cosine"))
         check_choice("solver", self.solver, ("fixed_point", "pgd"))
         check_choice("lift", self.lift, ("auto", "affine", "none"))
@@ -468,10 +486,11 @@ class AttentionClustering(
         return Tokens(X, row_scale=np.divide(1.0, norms, out=np.zeros(len(norms)), where=norms > 0))
 
     def _sample(self, tokens: Tokens, rng: np.random.Generator) -> Tokens:
+        k = 1 if self.n_clusters == "auto" else self.n_clusters
         most = (
-            max(SAMPLE_ROWS, SAMPLE_ROWS_PER_CLUSTER * self.n_clusters)
+            max(SAMPLE_ROWS, SAMPLE_ROWS_PER_CLUSTER * k)
             if self.max_samples == "auto"
-            else max(self.max_samples, self.n_clusters)
+            else max(self.max_samples, k)
         )
         if len(tokens) <= most:
             return tokens

@@ -28,7 +28,7 @@ class History:
 
     Parameters
     ----------
-    start : {"mean", "heads", "splits", "splits, hard attention", "trained heads"}
+    start : {"mean", "heads", "splits", "splits, hard attention", "trained heads", "choice of K"}
         Where the centres came from before refinement. "splits" grows them from one cluster, where
         there are more clusters than features or the spectrum shows fewer directions than clusters;
         with hard attention where softmax attention left a cluster without rows.

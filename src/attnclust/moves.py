@@ -9,6 +9,7 @@ No rule here knows the number of rows, so a row of weight two is two rows.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -179,14 +180,16 @@ def split_and_merge(
     return clusters, kept, moves
 
 
-def grow(tokens: Tokens, geometry: Geometry, n_clusters: int) -> Clusters:
-    """A start from one cluster, by splits and EM steps: no row is drawn, none counts twice.
+def growing(tokens: Tokens, geometry: Geometry, n_clusters: int) -> Iterator[Clusters]:
+    """From one cluster to `n_clusters`, by splits and EM steps: no row is drawn, none counts twice.
 
-    May return fewer clusters than asked where no rows differ from their centre.
+    Each state is yielded; twice as many clusters as in the last, the last one excepted. Ends with
+    fewer than asked where no rows differ from their centre.
     """
     mean = tokens.mean()
     noise = max((geometry.mean_square - float(mean @ mean)) / tokens.dim, geometry.floor)
     clusters = Clusters(mean[None, :], np.ones(1), noise)
+    yield clusters
     while (k := len(clusters.weights)) < n_clusters:
         labels = assign(tokens, clusters)
         variances, directions = leading_directions(tokens, clusters.centroids, labels)
@@ -199,4 +202,10 @@ def grow(tokens: Tokens, geometry: Geometry, n_clusters: int) -> Clusters:
         offsets = directions[which] * np.sqrt(variances[which])[:, None]
         clusters = split(clusters, which, offsets, k + np.arange(len(which)))
         clusters, _seen = em(tokens, clusters, geometry, n_steps=INNER_STEPS)
+        yield clusters
+
+
+def grow(tokens: Tokens, geometry: Geometry, n_clusters: int) -> Clusters:
+    """The last state of `growing`."""
+    *_, clusters = growing(tokens, geometry, n_clusters)
     return clusters

@@ -102,6 +102,11 @@ class Tokens:
         picked = self.weights if self.rows is None else self.weights[self.rows]
         return np.asarray(picked, dtype=np.float64)
 
+    def effective_rows(self) -> float:
+        """(sum of weights)^2 / sum of their squares: n where all weigh the same."""
+        w = self.row_weights()
+        return float(w.sum() ** 2 / (w @ w))
+
     def scores(self, A: FloatArray, bias: FloatArray | None = None) -> FloatArray:
         """A y_i + bias for one tile: shape (len(A), rows), C order when dense."""
         A = A / self.unit
