@@ -252,7 +252,8 @@ def test_help_version_and_wrong_usage(tmp_path):
     subprocess.run([sys.executable, "-c", light], check=True)
     assert time.perf_counter() - begun < 20
     run("fit", tmp_path / "v.npy", code=2)
-    run("fit", "--clusters", "many", "x.npy", "--out", tmp_path, code=2)
+    said = run("fit", "--clusters", "many", "x.npy", "--out", tmp_path, code=2).stderr
+    assert "a number or auto" in said
     run("fut", code=2)
 
 

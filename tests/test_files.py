@@ -297,7 +297,7 @@ class TestBadInput:
         self.check(tmp_path / "v.npz", "say which array holds the vectors by --vectors: a, b")
         self.check(tmp_path / "v.npz", "no array 'X'", vectors=["X"])
         np.savez(tmp_path / "v.npz", a=X, y=np.arange(3))
-        self.check(tmp_path / "v.npz", "expected one label for each", label_column="y")
+        self.check(tmp_path / "v.npz", "expected one value for each", label_column="y")
         np.save(tmp_path / "v.npy", X)
         self.check(tmp_path / "v.npy", "has no columns", label_column="y")
 

@@ -63,7 +63,9 @@ def test_heads_start_at_the_centres(blobs):
 def test_refinement_never_loses_likelihood(blobs, k):
     X, _, _ = blobs(1500, 2, 9, 0.4)
     tokens, geometry, clusters, history = start(X, k)
-    _, history, n_iter = refine(tokens, tokens, clusters, geometry, history, max_iter=50, tol=1e-5)
+    _, history, n_iter = refine(
+        tokens, tokens, clusters, geometry, history, mean_square=1.0, max_iter=50, tol=1e-5
+    )
     assert (np.diff(history.log_likelihood) > -1e-9).all()
     assert n_iter >= 2
     assert history.reason
@@ -73,14 +75,57 @@ def test_where_soft_centres_swallow_each_other_hard_attention_keeps_them_apart()
     X = np.random.default_rng(0).standard_normal((3000, 2))
     tokens, geometry, clusters, history = start(X, 40)
     clusters, history, _ = refine(
-        tokens, tokens, clusters, geometry, history, max_iter=100, tol=1e-4
+        tokens, tokens, clusters, geometry, history, mean_square=1.0, max_iter=100, tol=1e-4
     )
-    assert history.start == "splits, hard attention"
+    assert (history.start, history.attention) == ("splits", "hard")
     assert (np.diff(history.log_likelihood) > -1e-9).all()
     labels = assign(tokens, clusters)
     assert len(np.unique(labels)) == 40
     inertia = sum(((X[labels == k] - X[labels == k].mean(0)) ** 2).sum() for k in range(40))
     assert inertia < 1.03 * KMeans(40, n_init=10, random_state=0).fit(X).inertia_
+
+
+def refined(X, k, attention):
+    tokens, geometry, clusters, history = start(X, k)
+    return tokens, *refine(
+        tokens,
+        tokens,
+        clusters,
+        geometry,
+        history,
+        attention=attention,
+        mean_square=1.0,
+        max_iter=100,
+        tol=1e-5,
+    )
+
+
+@pytest.mark.parametrize(
+    ("stretch", "want"), [([1, 1, 1], "soft"), ([2, 1, 1], "hard"), ([3, 1, 1], "hard")]
+)
+def test_attention_is_soft_where_the_mixture_fits_and_hard_where_it_does_not(blobs, stretch, want):
+    X, labels, _ = blobs(3000, 3, 3, 0.2, weights=[0.6, 0.3, 0.1])
+    means = np.array([X[labels == k].mean(0) for k in range(3)])
+    X = 3 * means[labels] + (X - means[labels]) * stretch
+    _, clusters, history, _ = refined(X, 3, "auto")
+    assert history.attention == want
+    assert (history.dispersion < 1.25) == (want == "soft")
+    np.testing.assert_allclose(np.sort(clusters.weights), [0.1, 0.3, 0.6], atol=0.03)
+    for choice in ("soft", "hard"):
+        assert refined(X, 3, choice)[2].attention == choice
+
+
+def test_hard_attention_ends_where_k_means_stands_still(blobs):
+    ratios = []
+    for seed in range(6):
+        X = np.random.default_rng(seed).standard_t(3, (1500, 4))
+        tokens, clusters, _, _ = refined(X, 8, "auto")
+        centres = clusters.centroids * tokens.unit + tokens.shift
+        means = KMeans(8, n_init=1, init=centres, tol=0).fit(X)
+        assert ((X - centres[means.labels_]) ** 2).sum() < 1.001 * means.inertia_
+        ratios.append(means.inertia_ / KMeans(8, n_init=10, random_state=0).fit(X).inertia_)
+    assert np.median(ratios) < 1.001
+    assert max(ratios) < 1.03
 
 
 def test_sparse_rows_are_not_made_dense_for_training(blobs, monkeypatch):

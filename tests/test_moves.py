@@ -1,7 +1,16 @@
 import numpy as np
 import pytest
 
-from attnclust.moves import grow, leading_directions, propose, split_and_merge
+from attnclust.moves import (
+    best_cuts,
+    grow,
+    leading_directions,
+    look,
+    merge_costs,
+    part_anew,
+    propose,
+    split_and_merge,
+)
 from attnclust.refinement import Clusters, Geometry, assign, em
 from attnclust.tokens import Tokens
 
@@ -10,8 +19,8 @@ def inertia(X, labels):
     return sum(((X[labels == k] - X[labels == k].mean(0)) ** 2).sum() for k in np.unique(labels))
 
 
-def geometry(tokens):
-    return Geometry(tokens.mean_square(), 1e-12)
+def geometry(tokens, hard=False):
+    return Geometry(tokens.mean_square(), 1e-12, hard=hard)
 
 
 def badly_placed(X, labels):
@@ -25,10 +34,11 @@ def badly_placed(X, labels):
     return em(tokens, Clusters(m, np.full(k, 1 / k), 0.05), geometry(tokens), n_steps=10)
 
 
-def test_leading_directions_are_the_eigenvectors_within_each_cluster(blobs):
+@pytest.mark.parametrize("dim", [5, 12])
+def test_leading_directions_are_the_eigenvectors_within_each_cluster(blobs, dim):
     rng = np.random.default_rng(0)
-    X, labels, _ = blobs(600, 5, 3)
-    X += rng.standard_normal((600, 1)) * np.eye(5)[labels]
+    X, labels, _ = blobs(600, dim, 3)
+    X += rng.standard_normal((600, 1)) * np.eye(dim)[labels]
     w = rng.integers(1, 4, 600).astype(float)
     means = np.array([np.average(X[labels == k], axis=0, weights=w[labels == k]) for k in range(3)])
     variances, directions = leading_directions(Tokens(X, w), means, labels, n_steps=30)
@@ -54,24 +64,87 @@ def test_a_cluster_of_one_row_or_none_has_no_variance():
     assert np.isfinite(directions).all()
 
 
-def test_the_cheapest_merge_and_the_dearest_split_are_proposed(blobs):
+@pytest.mark.parametrize("hard", [False, True])
+def test_the_cheapest_merge_and_the_dearest_split_are_proposed(blobs, hard):
     X, labels, _ = blobs(600, 8, 5, 0.05)
     clusters, _ = badly_placed(X, labels)
-    hard = assign(Tokens(X), clusters)
-    variances, directions = leading_directions(Tokens(X), clusters.centroids, hard)
-    moved, n_made = propose(clusters, variances, directions, 1)
-    assert n_made == 1
-    assert inertia(X, assign(Tokens(X), moved)) < 0.6 * inertia(X, hard)
+    tokens = Tokens(X)
+    splits = look(tokens, clusters, geometry(tokens, hard), clusters.noise_variance)
+    moved, made = propose(clusters, splits, 1)
+    assert len(made) == 1
+    assert inertia(X, assign(tokens, moved)) < 0.6 * inertia(X, assign(tokens, clusters))
     assert moved.weights.sum() == pytest.approx(1)
+    assert made[0] not in propose(clusters, splits, 1, failed=set(made))[1]
+
+
+def test_the_best_cut_is_the_best_of_all_cuts():
+    rng = np.random.default_rng(0)
+    X = np.round(rng.standard_normal((60, 3)) ** 3, 1)  # skewed, with ties
+    w = rng.integers(1, 4, 60).astype(float)
+    labels = rng.integers(0, 3, 60)
+    labels[labels == 1] = 0
+    directions = np.linalg.qr(rng.standard_normal((3, 3)))[0]
+    means = np.array([np.average(X, axis=0, weights=w)] * 3)
+    gain, places, side = best_cuts(Tokens(X, w), means, labels, directions)
+    for k in (0, 2):
+        own = labels == k
+        p, v = (X[own] - means[k]) @ directions[k], w[own]
+
+        def within(part, p=p, v=v):
+            return sum(
+                (v[m] * (p[m] - np.average(p[m], weights=v[m])) ** 2).sum()
+                for m in (part, ~part)
+                if m.any()
+            )
+
+        whole = within(np.ones(len(p), bool))
+        best = min(within(p <= t) for t in p)
+        assert gain[k] * w.sum() == pytest.approx(whole - best)
+        assert within(side[own] == 0) == pytest.approx(best)
+        for part in (0, 1):
+            m = side[own] == part
+            assert places[part, k] == pytest.approx(np.average(p[m], weights=v[m]))
+    assert gain[1] == 0
+    assert best_cuts(Tokens(np.ones((4, 2))), np.ones((1, 2)), np.zeros(4, int), np.eye(2)[:1])[
+        0
+    ] == [0]
+
+
+def test_merging_costs_what_the_inertia_rises(blobs):
+    X, labels, _ = blobs(300, 4, 4, 0.3)
+    means = np.array([X[labels == k].mean(0) for k in range(4)])
+    i, j, cost = merge_costs(Clusters(means, np.bincount(labels) / 300, 0.1))
+    assert (np.diff(cost) >= 0).all()
+    for a, b, c in zip(i, j, cost, strict=True):
+        joined = np.where(labels == b, a, labels)
+        assert 300 * c == pytest.approx(inertia(X, joined) - inertia(X, labels))
+
+
+def test_a_pair_is_parted_anew_where_hard_attention_stands_still_in_a_worse_cut():
+    """Two columns of two cells each: cut between the rows, though the columns lie further apart."""
+    cells = np.array([[0.0, 0], [0, 1], [1.6, 0], [1.6, 1]])
+    X = np.vstack([cells.repeat(20, 0), [[50.0, 0]] * 20])
+    X += 0.01 * np.random.default_rng(0).standard_normal(X.shape)
+    tokens = Tokens(X)
+    stuck = np.array([[0.8, 0], [0.8, 1], [50, 0]])
+    shape = geometry(tokens, hard=True)
+    clusters, path = em(tokens, Clusters(stuck, np.full(3, 1 / 3), 0.1), shape, n_steps=20)
+    np.testing.assert_allclose(clusters.centroids, stuck, atol=0.02)
+    parted, seen = part_anew(tokens, clusters, shape)
+    assert seen.log_likelihood > path[-1].log_likelihood
+    assert inertia(X, assign(tokens, parted)) < 0.5 * inertia(X, assign(tokens, clusters))
+    again, same = part_anew(tokens, parted, shape)
+    assert same.log_likelihood == pytest.approx(seen.log_likelihood)
+    np.testing.assert_array_equal(again.centroids, parted.centroids)
 
 
 def test_nothing_is_proposed_where_nothing_asks_for_it(blobs):
-    X, labels, centres = blobs(2000, 8, 5, 0.1)
+    X, _, centres = blobs(2000, 8, 5, 0.1)
     clusters, _ = em(
         Tokens(X), Clusters(centres, np.full(5, 0.2), 0.01), geometry(Tokens(X)), n_steps=5
     )
-    looked = leading_directions(Tokens(X), clusters.centroids, labels)
-    assert propose(clusters, *looked, 2)[1] == 0
+    splits = look(Tokens(X), clusters, geometry(Tokens(X)), clusters.noise_variance)
+    assert propose(clusters, splits, 2)[1] == []
 
 
 def test_moves_repair_a_bad_start_and_the_likelihood_only_rises(blobs):

@@ -6,7 +6,9 @@ from attnclust.refinement import (
     Clusters,
     Geometry,
     assign,
+    dispersion,
     em,
+    equal_weights,
     expectation,
     log_density,
     maximization,
@@ -138,3 +140,41 @@ def test_the_noise_never_falls_below_the_floor():
         tokens, Clusters(np.eye(3), np.full(3, 1 / 3), 1e-3), Geometry(1.0, 1e-9), n_steps=3
     )
     assert clusters.noise_variance == 1e-9
+
+
+def test_dispersion_is_one_of_a_spherical_mixture_whatever_its_overlap(blobs):
+    for dim, sigma in ((1, 0.1), (2, 0.5), (8, 0.3), (60, 0.2)):
+        X, _, centres = blobs(20_000, dim, 3, sigma, weights=[0.6, 0.3, 0.1])
+        tokens = Tokens(7 * X, np.full(20_000, 0.5))
+        clusters = Clusters(7 * centres, np.array([0.6, 0.3, 0.1]), (7 * sigma) ** 2)
+        geometry = Geometry(tokens.mean_square(), 1e-12)
+        assert dispersion(tokens, clusters, geometry) == pytest.approx(1, abs=0.06)
+
+
+def test_dispersion_of_other_clusters_follows_their_covariance(blobs):
+    spread = np.array([2.0, 1, 1, 0.5])
+    X, _, centres = blobs(200_000, 4, 2, 0.0)
+    noise = np.random.default_rng(1).standard_normal(X.shape)
+    X = 50 * X + noise * np.sqrt(spread)
+    clusters = Clusters(50 * centres, np.array([0.5, 0.5]), spread.mean())
+    geometry = Geometry(1.0, 1e-12)
+    want = 4 * (spread**2).sum() / spread.sum() ** 2
+    assert dispersion(Tokens(X), clusters, geometry) == pytest.approx(want, rel=0.02)
+
+
+def test_dispersion_on_the_sphere_and_of_rows_that_equal_their_centres(blobs):
+    X, _, centres = blobs(20_000, 10, 3, 0.05)
+    unit = Tokens(X / np.linalg.norm(X, axis=1, keepdims=True))
+    clusters = Clusters(centres, np.full(3, 1 / 3), 0.05**2)
+    assert dispersion(unit, clusters, Geometry(1.0, 1e-12, on_sphere=True)) == pytest.approx(
+        1, abs=0.06
+    )
+    same = Clusters(np.eye(3), np.full(3, 1 / 3), 1e-9)
+    assert dispersion(Tokens(np.repeat(np.eye(3), 5, axis=0)), same, Geometry(1.0, 1e-9)) == 1
+
+
+def test_equal_weights_attend_most_to_the_nearest_centre(problem):
+    tokens, clusters, _ = problem
+    clusters = equal_weights(Clusters(clusters.centroids, np.array([0.97, 0.01, 0.01, 0.01]), 0.5))
+    nearest = ((tokens.X[:, None] - clusters.centroids) ** 2).sum(2).argmin(1)
+    np.testing.assert_array_equal(assign(tokens, clusters), nearest)

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -100,7 +100,9 @@ def _options(
 @app.command()
 def fit(
     file: File,
-    clusters: Annotated[int, typer.Option("--clusters", "-k", help="Number of clusters K.")],
+    clusters: Annotated[
+        str, typer.Option("--clusters", "-k", help="Number of clusters K, or auto to choose it.")
+    ],
     out: Out,
     vectors: VectorColumns = None,
     label_column: LabelColumn = None,
@@ -117,12 +119,27 @@ def fit(
     max_samples: Annotated[
         int | None, typer.Option(help="Most rows that heads and refinement look at.")
     ] = None,
+    report: Annotated[
+        bool, typer.Option("--report", help="Write report.html, too: map, clusters, why K.")
+    ] = False,
+    text_column: Annotated[
+        str | None, typer.Option(metavar="COLUMN", help="Text that the report shows of a row.")
+    ] = None,
+    id_column: Annotated[
+        str | None, typer.Option(metavar="COLUMN", help="What the report calls a row.")
+    ] = None,
     seed: Annotated[int, typer.Option(help="Seed; the same one repeats the result.")] = 0,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
     """Cluster the vectors of FILE; write labels, model, summary and a picture into a folder."""
+    wanted = _number_of_clusters(clusters)
+    shown = [column for column in (text_column, id_column) if column is not None]
+    if shown and not report:
+        raise typer.BadParameter("only the report shows columns: add --report")
     with answering(quiet) as stage, outputs(out, file) as folder:
+        if report:
+            require("report", "plotly")
         with stage("loading"):
             import numpy as np
 
@@ -131,9 +148,9 @@ def fit(
             from attnclust.persistence import save_model
             from attnclust.summary import draw, record, summarize
         with stage(f"reading {file.name}") as reading:
-            rows = _read(file, vectors, label_column, keep)
+            rows = _read(file, vectors, label_column, keep, shown=shown)
         model = AttentionClustering(
-            clusters,
+            wanted,
             metric=metric.value,
             solver=solver.value,
             threshold=threshold,
@@ -147,18 +164,33 @@ def fit(
             write_labels(folder, file.suffix.lower(), model.labels_, confidence, rows.carried)
             draw(model, rows, folder / "clusters.png")
             summary = summarize("fit", file, rows, model, model.labels_)
-            if rows.named:  # so that predict finds the columns again; last, as X here has no names
-                model.feature_names_in_ = np.array(rows.names, dtype=object)
-            save_model(model, folder / "model.safetensors")
-        summary["parameters"] = model.get_params()
-        summary["rows_used"] = model.n_rows_used_
-        summary["start"] = model.history_.start
-        summary["stopped_because"] = model.history_.reason
-        summary["seconds"] = {
-            "read": reading.seconds,
-            "fit": fitting.seconds,
-            "write": writing.seconds,
-        }
+            summary["parameters"] = model.get_params()
+            summary["rows_used"] = model.n_rows_used_
+            summary["start"] = model.history_.start
+            if model.selection_ is not None:
+                summary["reason"] = model.selection_.reason
+                summary["candidates"] = model.selection_.candidates
+            summary["stopped_because"] = model.history_.reason
+            summary["seconds"] = {"read": reading.seconds, "fit": fitting.seconds}
+        if report:
+            with stage("writing the report") as reporting:
+                from attnclust.report import write_report
+
+                write_report(
+                    folder / "report.html",
+                    model,
+                    rows.X,
+                    summary,
+                    ids=rows.shown.get(id_column or ""),
+                    texts=rows.shown.get(text_column or ""),
+                    known=rows.known,
+                    random_state=seed,
+                )
+            summary["seconds"]["report"] = reporting.seconds
+        if rows.named:  # so that predict finds the columns again; last, as X here has no names
+            model.feature_names_in_ = np.array(rows.names, dtype=object)
+        save_model(model, folder / "model.safetensors")
+        summary["seconds"]["write"] = writing.seconds
         record(summary, folder, out)
     _answer(summary, as_json=as_json, quiet=quiet)
 
@@ -219,8 +251,7 @@ def incontext(
     quiet: Quiet = False,
 ) -> None:
     """Cluster each set of vectors of FILE by itself: the rows of one document, image, session."""
-    if clusters != "auto" and not clusters.isdecimal():
-        raise typer.BadParameter("a number or auto", param_hint="--clusters")
+    wanted = _number_of_clusters(clusters)
     with answering(quiet) as stage, outputs(out, file) as folder:
         with stage("loading"):
             import numpy as np
@@ -239,7 +270,7 @@ def incontext(
                     f"({len(missing)} have none): fill it or drop such rows"
                 )
         model = InContextClustering(
-            "auto" if clusters == "auto" else int(clusters),
+            wanted,
             on_error="skip" if on_error is OnError.skip else "raise",
             random_state=seed,
         )
@@ -351,6 +382,8 @@ def inspect(
         print(f"start           {history['start']}")
         print(f"attention steps {attributes['n_iter_']}")
         print(f"stopped because {history['reason']}")
+        if document["selection"] is not None:
+            print(f"why so many     {document['selection']['reason']}")
         print("parameters      " + ", ".join(f"{k}={v}" for k, v in document["parameters"].items()))
         print("weights         " + " ".join(f"{w:.4f}" for w in weights))
 
@@ -428,16 +461,25 @@ def main() -> None:
         sys.exit(OUTPUT_ERROR)
 
 
+def _number_of_clusters(text: str) -> int | Literal["auto"]:
+    if text == "auto":
+        return "auto"
+    if not text.isdecimal():
+        raise typer.BadParameter("a number or auto", param_hint="--clusters")
+    return int(text)
+
+
 def _read(
     file: Path,
     vectors: list[str] | None,
     label_column: str | None,
     keep: list[str] | None,
     features: Sequence[str] = (),
+    shown: Sequence[str] = (),
 ) -> Vectors:
     from attnclust.files import read_vectors
 
-    return read_vectors(file, vectors or (), label_column, keep, features)
+    return read_vectors(file, vectors or (), label_column, keep, features, shown)
 
 
 @contextmanager

@@ -186,6 +186,8 @@ def print_table(summary: dict[str, Any]) -> None:
     if len(ranked) > 30:
         console.print(f"  and {len(ranked) - 30} smaller ones")
     lines = [f"{summary['rows']:,} rows of {summary['features']} features"]
+    if "reason" in summary:
+        lines.append(f"{len(ranked)} cluster{'s' * (len(ranked) > 1)}: {summary['reason']}")
     if summary["unlabelled"]:
         lines.append(f"{summary['unlabelled']:,} rows below the threshold")
     if "scores" in summary:

@@ -28,7 +28,15 @@ from attnclust.checks import (
 from attnclust.fitting import History, center, find_start, refine, train_start
 from attnclust.moments import spectrum
 from attnclust.objective import REGULARIZERS
-from attnclust.refinement import Clusters, Geometry, assign, attended, log_density, posterior
+from attnclust.refinement import (
+    Clusters,
+    Geometry,
+    assign,
+    attended,
+    equal_weights,
+    log_density,
+    posterior,
+)
 from attnclust.selection import MOST_EIGENPAIRS, choose, weigh
 from attnclust.tokens import Tokens, power_of_two, row_norms, unit_rows
 
@@ -69,7 +77,13 @@ class AttentionClustering(
     order : {3, 4}, default=3
         Moment of the fixed point's contrast.
     refine : "auto" or bool, default="auto"
-        Refine by softmax attention; "auto" does for the fixed point and not for "pgd".
+        Refine by attention; "auto" does for the fixed point and not for "pgd".
+    attention : {"auto", "soft", "hard"}, default="auto"
+        What refines. "soft" is softmax attention, the EM step of a spherical mixture, and right
+        where that mixture holds, above all for overlapping clusters of unequal weight. "hard" lets
+        each row attend to its nearest centre only: the k-means step, least squares that suppose no
+        distribution. "auto" is "hard" where squared distances to the centres scatter by a quarter
+        more than the mixture says.
     temperature : "auto" or float, default="auto"
         Scale c of the layer that "pgd" trains, for centres of unit length; "auto" is half of the
         closed-form optimum c*(L).
@@ -151,6 +165,7 @@ class AttentionClustering(
         normalize: bool | Literal["auto"] = "auto",
         order: Literal[3, 4] = 3,
         refine: bool | Literal["auto"] = "auto",
+        attention: Literal["auto", "soft", "hard"] = "auto",
         temperature: float | Literal["auto"] = "auto",
         regularizer: Literal["pairwise", "product"] = "pairwise",
         strength: float = 0.3,
@@ -169,6 +184,7 @@ class AttentionClustering(
         self.normalize = normalize
         self.order = order
         self.refine = refine
+        self.attention = attention
         self.temperature = temperature
         self.regularizer = regularizer
         self.strength = strength
@@ -265,7 +281,15 @@ class AttentionClustering(
         if self.solver == "fixed_point" if self.refine == "auto" else self.refine:
             layer = None
             clusters, history, self.n_iter_ = refine(
-                tokens, sample, clusters, geometry, history, max_iter=self.max_iter, tol=self.tol
+                tokens,
+                sample,
+                clusters,
+                geometry,
+                history,
+                mean_square=seen.trace + float(seen.mean @ seen.mean),
+                attention=self.attention,
+                max_iter=self.max_iter,
+                tol=self.tol,
             )
 
         self.history_ = history
@@ -443,6 +467,7 @@ class AttentionClustering(
         check_choice("normalize", self.normalize, ("auto", True, False))
         check_choice("order", self.order, (3, 4))
         check_choice("refine", self.refine, ("auto", True, False))
+        check_choice("attention", self.attention, ("auto", "soft", "hard"))
         check_choice("regularizer", self.regularizer, tuple(REGULARIZERS))
         check_integer("prompt_length", self.prompt_length, 1)
         check_integer("n_steps", self.n_steps, 1)
@@ -494,7 +519,8 @@ class AttentionClustering(
         )
         if len(tokens) <= most:
             return tokens
-        return tokens.take(np.sort(rng.choice(len(tokens), most, replace=False, shuffle=False)))
+        rows = np.sort(rng.choice(len(tokens), most, replace=False, shuffle=False))
+        return tokens.take(rows).gathered()
 
     def _store(self, tokens: Tokens, clusters: Clusters) -> None:
         """Clusters of a frame as attributes in the units of X."""
@@ -511,14 +537,20 @@ class AttentionClustering(
         """Rows and clusters in a frame that the fitted attributes alone decide."""
         centres = self.cluster_centers_.astype(np.float64)
         if self.metric == "cosine":
-            return self._tokens(X), Clusters(centres, self.weights_, self.noise_variance_)
+            found = Clusters(centres, self.weights_, self.noise_variance_)
+            return self._tokens(X), self._attended(found)
         shift = self.weights_ @ centres
         spread = self.weights_ @ ((centres - shift) ** 2).mean(1)
         unit = power_of_two(float(np.sqrt(self.noise_variance_ + spread)))
         return (
             self._tokens(X, shift, unit),
-            Clusters((centres - shift) / unit, self.weights_, self.noise_variance_ / unit**2),
+            self._attended(
+                Clusters((centres - shift) / unit, self.weights_, self.noise_variance_ / unit**2)
+            ),
         )
+
+    def _attended(self, clusters: Clusters) -> Clusters:
+        return equal_weights(clusters) if self.history_.attention == "hard" else clusters
 
     def _labels(self, X: Rows) -> IntArray:
         tokens, clusters = self._state(X)

@@ -11,7 +11,7 @@ import csv
 import difflib
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +53,8 @@ class Vectors:
         Columns to carry along; None where the file is no table.
     named : bool
         Whether each coordinate is a column with a name of its own.
+    shown : dict of str to list
+        Values of the columns that rows are shown by.
     """
 
     X: Rows
@@ -60,6 +62,7 @@ class Vectors:
     known: Array | None
     carried: pa.Table | None
     named: bool = False
+    shown: dict[str, list[Any]] = field(default_factory=dict)
 
     @property
     def told(self) -> list[str]:
@@ -73,6 +76,7 @@ def read_vectors(
     label_column: str | None = None,
     keep: Sequence[str] | None = None,
     features: Sequence[str] = (),
+    shown: Sequence[str] = (),
 ) -> Vectors:
     """Read the vectors of a file.
 
@@ -92,6 +96,8 @@ def read_vectors(
     features : sequence of str, optional
         Names that a model knows its coordinates by: taken, in this order, where `vectors` are not
         given and the coordinates are columns with names.
+    shown : sequence of str, optional
+        Columns (arrays) that rows are shown by, no vectors by default.
 
     Returns
     -------
@@ -111,16 +117,14 @@ def read_vectors(
         raise InputError(f"{path}: the file is empty")
     try:
         if suffix == ".npy":
-            if vectors or label_column or keep:
-                raise InputError(
-                    f"{path}: --vectors, --label-column and --keep: an .npy file has no columns"
-                )
+            if vectors or label_column or keep or shown:
+                raise InputError(f"{path}: an .npy file has no columns that options could name")
             X = np.load(path, mmap_mode="r", allow_pickle=False)
             return Vectors(_matrix(path, "the array", X), [], None, None)
         if suffix == ".npz":
             if keep:
                 raise InputError(f"{path}: --keep needs a table, and an .npz file is none")
-            return _read_npz(path, vectors, label_column)
+            return _read_npz(path, vectors, label_column, shown)
         table, header = _read_table(path, suffix)
         names = table.column_names
     except InputError:
@@ -130,21 +134,24 @@ def read_vectors(
         raise InputError(f"{path}: cannot be read as {suffix}: {reason}") from None
     if features and not vectors and header and not _list_columns(table, {label_column}):
         vectors = features
-    for name in [*vectors, *(keep or []), *([label_column] if label_column else [])]:
+    for name in [*vectors, *(keep or []), *shown, *([label_column] if label_column else [])]:
         _require(path, "column", name, names)
-    return _from_table(path, table, header, list(vectors), label_column, keep)
+    return _from_table(path, table, header, list(vectors), label_column, keep, shown)
 
 
-def _read_npz(path: Path, vectors: Sequence[str], label_column: str | None) -> Vectors:
+def _read_npz(
+    path: Path, vectors: Sequence[str], label_column: str | None, shown: Sequence[str]
+) -> Vectors:
     with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
         names = list(archive.files)
         if {"format", "shape", "data"} <= set(names):
-            if vectors or label_column:
+            if vectors or label_column or shown:
                 raise InputError(f"{path}: a sparse matrix has no columns to name")
             sparse = sp.csr_matrix(sp.load_npz(path))
             sparse.check_format(full_check=True)
             return Vectors(_matrix(path, "the matrix", sparse), [], None, None)
-        for name in [*vectors, *([label_column] if label_column else [])]:
+        beside = [*shown, *([label_column] if label_column else [])]
+        for name in [*vectors, *beside]:
             _require(path, "array", name, names)
         if len(vectors) > 1:
             raise InputError(f"{path}: --vectors names one array of an .npz file")
@@ -153,22 +160,24 @@ def _read_npz(path: Path, vectors: Sequence[str], label_column: str | None) -> V
         elif "X" in names:
             chosen = "X"
         else:
-            flat = [name for name in names if name != label_column and archive[name].ndim == 2]
+            flat = [name for name in names if name not in beside and archive[name].ndim == 2]
             if len(flat) != 1:
                 raise InputError(
                     f"{path}: say which array holds the vectors by --vectors: {', '.join(names)}"
                 )
             chosen = flat[0]
-        known = None if label_column is None else archive[label_column]
         X = _matrix(path, f"array {chosen!r}", archive[chosen])
-    if known is not None and known.shape != X.shape[:1]:
-        raise InputError(
-            f"{path}: {label_column} has shape {known.shape}, expected one label for each of the "
-            f"{X.shape[0]} rows"
-        )
-    if known is not None:
-        known = _known(path, str(label_column), known.tolist())
-    return Vectors(X, [chosen], known, None)
+        columns = {name: archive[name] for name in beside}
+    for name, column in columns.items():
+        if column.shape != X.shape[:1]:
+            raise InputError(
+                f"{path}: {name} has shape {column.shape}, expected one value for each of the "
+                f"{X.shape[0]} rows"
+            )
+    known = None
+    if label_column is not None:
+        known = _known(path, label_column, columns[label_column].tolist())
+    return Vectors(X, [chosen], known, None, shown={n: columns[n].tolist() for n in shown})
 
 
 def _matrix(path: Path, what: str, X: Rows) -> Rows:
@@ -226,6 +235,7 @@ def _from_table(
     vectors: list[str],
     label_column: str | None,
     keep: Sequence[str] | None,
+    shown: Sequence[str],
 ) -> Vectors:
     names = table.column_names
     doubled = sorted({name for name in names if names.count(name) > 1})
@@ -236,7 +246,7 @@ def _from_table(
     known = None
     if label_column is not None:
         known = _known(path, label_column, table[label_column].to_pylist())
-    aside = {label_column, *(keep or [])}
+    aside = {label_column, *(keep or []), *shown}
     if not vectors:
         lists = _list_columns(table, aside)
         if len(lists) > 1:
@@ -252,7 +262,14 @@ def _from_table(
         for place, column in enumerate(columns):
             X[:, place] = column
     others = [n for n in names if n not in vectors] if keep is None else list(dict.fromkeys(keep))
-    return Vectors(X, vectors, known, table.select(others), header and not single_list)
+    return Vectors(
+        X,
+        vectors,
+        known,
+        table.select(others),
+        header and not single_list,
+        {name: table[name].to_pylist() for name in shown},
+    )
 
 
 def _list_columns(table: pa.Table, aside: set[str | None]) -> list[str]:

@@ -11,15 +11,32 @@ from attnclust.contrast import fixed_point, least_alignment
 from attnclust.manifold import random_heads
 from attnclust.mixture import Mixture
 from attnclust.moments import DENSE_LIMIT, Spectrum
-from attnclust.moves import grow, split_and_merge
+from attnclust.moves import Move, grow, part_anew, split_and_merge
 from attnclust.normalization import normalize
-from attnclust.refinement import Clusters, Geometry, assign, em, expectation, maximization
+from attnclust.refinement import (
+    Clusters,
+    Geometry,
+    assign,
+    dispersion,
+    em,
+    expectation,
+    maximization,
+)
 from attnclust.theory import optimal_temperature
 from attnclust.tokens import Tokens, power_of_two
 from attnclust.training import train_heads
 
 # Prompts per gradient step.
 N_PROMPTS = 64
+# Squared distances that scatter this much more than the mixture says are not of it: their own
+# sampling error is a few hundredths, and what is measured on real rows starts near 1.5.
+MISFIT = 1.25
+# Whether attention is hard, in the order in which refinement tries.
+STAGES = {"auto": (False, True, False), "soft": (False,), "hard": (True,)}
+# Times that moves and new cuts of pairs take turns under hard attention.
+HARD_ROUNDS = 4
+# Hard steps on all rows after those on a sample.
+LAST_STEPS = 10
 
 
 @dataclass(frozen=True)
@@ -28,16 +45,20 @@ class History:
 
     Parameters
     ----------
-    start : {"mean", "heads", "splits", "splits, hard attention", "trained heads", "choice of K"}
+    start : {"mean", "heads", "splits", "trained heads", "choice of K"}
         Where the centres came from before refinement. "splits" grows them from one cluster, where
-        there are more clusters than features or the spectrum shows fewer directions than clusters;
-        with hard attention where softmax attention left a cluster without rows.
+        there are more clusters than features, the spectrum shows fewer directions than clusters, or
+        softmax attention left a cluster without rows.
     conditioning : float or None
         Least signal eigenvalue over the noise: how far the normalisation can be trusted.
     quality : tuple of float
         Contrast of each start of the fixed point over its promise; 1 where the model holds.
     head_steps : int
         Steps that the kept start (or the training) took.
+    attention : {"none", "soft", "hard"}
+        What refined them: "soft" where the mixture fits, "hard" (least squares) where it does not.
+    dispersion : float
+        What `attnclust.refinement.dispersion` says of the result: 1 where the mixture fits.
     log_likelihood : tuple of float
         Mean log-likelihood per row used, in the fit's own unit of length, of each state kept.
     moves : tuple of (int, bool)
@@ -50,6 +71,8 @@ class History:
     conditioning: float | None = None
     quality: tuple[float, ...] = ()
     head_steps: int = 0
+    attention: str = "none"
+    dispersion: float = 1.0
     log_likelihood: tuple[float, ...] = ()
     moves: tuple[tuple[int, bool], ...] = ()
     reason: str = ""
@@ -252,13 +275,30 @@ def refine(
     geometry: Geometry,
     history: History,
     *,
+    attention: str = "auto",
+    mean_square: float,
     max_iter: int,
     tol: float,
 ) -> tuple[Clusters, History, int]:
-    """Softmax attention until it stands still, moves, softmax attention again; on the sample.
+    """Attention until it stands still, moves, attention again; on the sample, at last on all rows.
 
-    Where overlapping centres have swallowed each other, so that a cluster is left without rows, the
-    same is done with hard attention from a start by splits. At last one step on all tokens.
+    Softmax attention trusts the mixture. Where squared distances scatter beyond `MISFIT` times what
+    the mixture says, or overlapping centres have swallowed each other, "auto" takes hard attention,
+    whose least squares suppose no distribution, and then softmax attention again if the mixture
+    fits what came of it.
+
+    Parameters
+    ----------
+    tokens, sample : Tokens
+        All rows, and those to look at.
+    clusters, geometry, history : Clusters, Geometry, History
+        The start.
+    attention : {"auto", "soft", "hard"}
+        Which.
+    max_iter, tol : int, float
+        Most attention steps at a time, and when they stand still.
+    mean_square : float
+        E|y|^2 over all rows.
 
     Returns
     -------
@@ -268,16 +308,32 @@ def refine(
     n_iter : int
         Attention steps taken, those inside the moves not counted.
     """
-    found = _climb(sample, clusters, geometry, history, max_iter, tol)
-    if not np.bincount(assign(sample, found[0]), minlength=len(clusters.weights)).all():
-        geometry = replace(geometry, hard=True)
-        clusters = grow(sample, geometry, len(clusters.weights))
-        history = replace(history, start="splits, hard attention")
-        found = _climb(sample, clusters, geometry, history, max_iter, tol)
+    found: tuple[Clusters, History, int] | None = None
+    swallowed = False
+    for hard in STAGES[attention]:
+        shape = replace(geometry, hard=hard)
+        if hard and swallowed:
+            clusters = grow(sample, shape, len(clusters.weights))
+            history = replace(history, start="splits")
+        climbed = _climb(sample, clusters, shape, history, max_iter, tol)
+        clusters = climbed[0]
+        held = bool(np.bincount(assign(sample, clusters), minlength=len(clusters.weights)).all())
+        fits = 1 / MISFIT <= climbed[1].dispersion <= MISFIT and held
+        if found is None or hard or fits:
+            found = climbed
+        if fits != hard or swallowed:
+            break
+        swallowed = not held
+    assert found is not None
     clusters, history, n_iter = found
     if len(sample) < len(tokens):
-        whole = replace(geometry, mean_square=tokens.mean_square())
-        clusters = maximization(clusters, expectation(tokens, clusters, whole), whole)
+        whole = Geometry(
+            mean_square, geometry.floor, geometry.on_sphere, history.attention == "hard"
+        )
+        # Soft centres of the sample are within its noise; hard ones settle where all rows say.
+        steps = LAST_STEPS if whole.hard else 1
+        for _ in range(steps):
+            clusters = maximization(clusters, expectation(tokens, clusters, whole), whole)
     return clusters, history, n_iter
 
 
@@ -289,14 +345,22 @@ def _climb(
     max_iter: int,
     tol: float,
 ) -> tuple[Clusters, History, int]:
+    """Attention, moves, attention; and again under hard attention, with new cuts of pairs."""
     clusters, path = em(tokens, clusters, geometry, n_steps=max_iter, tol=tol)
-    n_iter = len(path) - 1
-    clusters, kept, moves = split_and_merge(tokens, clusters, path[-1], geometry)
-    path += kept[1:]
-    if len(kept) > 1:
+    n_iter, moves = len(path) - 1, list[Move]()
+    for _ in range(HARD_ROUNDS if geometry.hard else 1):
+        before = path[-1].log_likelihood
+        clusters, kept, made = split_and_merge(tokens, clusters, path[-1], geometry)
+        path += kept[1:]
+        moves += made
+        if geometry.hard:
+            clusters, seen = part_anew(tokens, clusters, geometry)
+            path.append(seen)
+        if path[-1].log_likelihood - before <= tol * geometry.hard:
+            break
         clusters, last = em(tokens, clusters, geometry, n_steps=max_iter, tol=tol)
         n_iter += len(last) - 1
-        path += last[1:]
+        path += last
     still = path[-1].log_likelihood - path[-2].log_likelihood < tol
     reason = (
         f"the likelihood rose by less than tol={tol:g}"
@@ -305,6 +369,8 @@ def _climb(
     )
     history = replace(
         history,
+        attention="hard" if geometry.hard else "soft",
+        dispersion=dispersion(tokens, clusters, geometry),
         log_likelihood=tuple(s.log_likelihood for s in path),
         moves=tuple((m.n_moves, m.kept) for m in moves),
         reason=reason,

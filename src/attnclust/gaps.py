@@ -159,32 +159,14 @@ def _shore_and_bottom(
         place[window] = (aligned[0] - middle @ half) / length
         off[window] = tile.square_lengths() - 2 * aligned[1] + middle @ middle
     off -= place**2 * length
-    inner = off <= np.median(off)
+    # On a line all are near it: rounding must not choose among them.
+    inner = off <= max(np.median(off), 1e-3 * length)
     place, count = place[inner], count[inner]
 
     def rows_at(t: float) -> float:
         return float(count[np.abs(place - t) < WINDOW].sum())
 
     return min(rows_at(-1.0), rows_at(1.0)), min(rows_at(t) for t in MIDWAY)
-
-
-def dispersion(tokens: Tokens, clusters: Clusters) -> float:
-    """Variance of the rows' squared distances to their centres over that of spherical noise.
-
-    1 for Gaussian noise alike in all directions, 2 d sigma^4 being the variance of sigma^2 times a
-    chi-squared of d degrees; more for tails, for unequal columns, for clusters of unequal width.
-
-    Parameters
-    ----------
-    tokens : Tokens
-    clusters : Clusters
-    """
-    w = tokens.row_weights()
-    ratio = attended(tokens, clusters).deviation
-    mean = np.average(ratio, weights=w)
-    if mean == 0:
-        return 1.0
-    return float(np.average((ratio / mean - 1) ** 2, weights=w) * tokens.dim / 2)
 
 
 def isolated(tokens: Tokens, clusters: Clusters, floor: float = 0.0) -> BoolArray:

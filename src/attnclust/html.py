@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from html import escape
 from pathlib import Path
 
@@ -27,7 +28,7 @@ dt { color: var(--soft); } dd { margin: 0; }
 """
 
 
-def save_page(path: Path, title: str, body: str, style: str = "") -> None:
+def save_page(path: Path, title: str, body: str, style: str = "", script: str = "") -> None:
     """Write a page, whole or not at all.
 
     Parameters
@@ -39,7 +40,12 @@ def save_page(path: Path, title: str, body: str, style: str = "") -> None:
         HTML.
     style : str
         Rules beside those of every page.
+    script : str
+        JavaScript, run when the body is there.
     """
+    if script:  # `<!--` and `</script` mean something to HTML even within strings
+        script = re.sub(r"<(?=!--)|<(?=/script)", r"<\\", script, flags=re.IGNORECASE)
+        script = f"<script>{script}</script>"
     whole = path.with_name(f".{path.name}")
     whole.write_text(
         f"""<!doctype html>
@@ -47,7 +53,7 @@ def save_page(path: Path, title: str, body: str, style: str = "") -> None:
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <title>{escape(title)}</title><style>{STYLE}{style}</style></head><body>
 {body}
-</body></html>
+{script}</body></html>
 """,
         encoding="utf-8",
     )

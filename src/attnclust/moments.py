@@ -9,7 +9,6 @@ across tiles, files and machines.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import reduce
 
 import numpy as np
 
@@ -51,8 +50,7 @@ class Moments:
     @classmethod
     def of(cls, tokens: Tokens) -> Moments:
         """Moments of all tokens, in one tiled pass."""
-        zero = cls(0.0, np.zeros(tokens.dim), np.zeros((tokens.dim, tokens.dim)))
-        return reduce(cls.__add__, (cls._of_tile(t) for _, t in tokens.tiles(tokens.dim)), zero)
+        return tokens.fold(lambda _window, tile: cls._of_tile(tile), tokens.dim)
 
     @classmethod
     def _of_tile(cls, tile: Tokens) -> Moments:
@@ -60,12 +58,13 @@ class Moments:
         count = float(w.sum())
         if count == 0:
             return cls(0.0, np.zeros(tile.dim), np.zeros((tile.dim, tile.dim)))
-        mean = (w @ Y) / count
-        Y -= mean.astype(Y.dtype)
+        narrow = w.astype(Y.dtype)
+        mean = (narrow @ Y) / Y.dtype.type(count)
+        Y -= mean
         # What rounding the mean to the precision of Y left behind.
-        rest = (w.astype(Y.dtype) @ Y).astype(np.float64) / count
+        rest = (narrow @ Y).astype(np.float64) / count
         if tile.weights is not None:
-            Y *= np.sqrt(w).astype(Y.dtype)[:, None]
+            Y *= np.sqrt(narrow)[:, None]
         scatter = (Y.T @ Y).astype(np.float64) - count * np.outer(rest, rest)
         return cls(count, mean + rest, scatter)
 
@@ -174,10 +173,8 @@ def _subspace_iteration(
 
 
 def _covariance_times(tokens: Tokens, mean: FloatArray, Q: FloatArray) -> FloatArray:
-    out, count = np.zeros_like(Q), 0.0
-    for _, tile in tokens.tiles(Q.shape[1]):
-        w = tile.row_weights()
-        P = tile.scores(Q.T, -(mean @ Q)) * w.astype(tile.dtype)
-        out += tile.sums(P).T - np.outer(mean, P.sum(1, dtype=np.float64))
-        count += float(w.sum())
-    return out / count
+    def work(_window: slice, tile: Tokens) -> FloatArray:
+        P = tile.scores(Q.T, -(mean @ Q)) * tile.row_weights().astype(tile.dtype)
+        return tile.sums(P).T - np.outer(mean, P.sum(1, dtype=np.float64))
+
+    return np.asarray(tokens.fold(work, Q.shape[1]) / tokens.row_weights().sum())

@@ -1,8 +1,9 @@
 """Models on disk: arrays as safetensors, the rest as JSON in its metadata; loading runs no code.
 
 The metadata of a model file hold one JSON document: format and its version, library version, class,
-parameters, scalar attributes, feature names and the history of the fit. `labels_`, of the size of
-the data, are not stored. A digest of document and arrays tells a damaged file.
+parameters, scalar attributes, feature names, the history of the fit and, where K was chosen, why.
+`labels_`, of the size of the data, are not stored. A digest of document and arrays tells a
+damaged file.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from attnclust._typing import Array
 from attnclust.checks import check_integer, check_number
 from attnclust.estimators import AttentionClustering
 from attnclust.fitting import History
+from attnclust.selection import Selection
 
 FORMAT = "attnclust-model"
 FORMAT_VERSION = 1
@@ -80,6 +82,7 @@ def save_model(model: AttentionClustering, path: str | os.PathLike[str]) -> None
         "attributes": {name: getattr(model, name) for name in SCALARS},
         "feature_names": None if names is None else list(map(str, names)),
         "history": asdict(model.history_),
+        "selection": None if model.selection_ is None else asdict(model.selection_),
     }
     arrays = {name: np.ascontiguousarray(getattr(model, name)) for name in ARRAYS}
     document = json.loads(json.dumps(document, default=_plain))
@@ -98,9 +101,9 @@ def save_model(model: AttentionClustering, path: str | os.PathLike[str]) -> None
 
 
 def _plain(value: Any) -> Any:
-    """NumPy scalars as Python's own, for JSON."""
-    if isinstance(value, np.generic):
-        return value.item()
+    """NumPy scalars and arrays as Python's own, for JSON."""
+    if isinstance(value, np.generic | np.ndarray):
+        return value.tolist()
     raise TypeError(f"{value!r} cannot be stored in a model file")
 
 
@@ -198,11 +201,17 @@ def load_model(path: str | os.PathLike[str]) -> AttentionClustering:
             history[name] = tuple(history[name])
         history["moves"] = tuple((n, kept) for n, kept in history["moves"])
         model.history_ = History(**history)
+        model.selection_ = None
+        if document["selection"] is not None:
+            selection = dict(document["selection"])
+            selection["eigenvalues"] = np.array(selection["eigenvalues"])
+            model.selection_ = Selection(**selection)
     except (KeyError, TypeError, ValueError) as error:
         raise ModelFileError(
             f"{path}: damaged model file, its metadata lack sense: {error}"
         ) from None
-    k, d = model.n_clusters, model.n_features_in_
+    auto = model.selection_ if model.n_clusters == "auto" else None
+    k, d = auto.n_clusters if auto else model.n_clusters, model.n_features_in_
     for name in ARRAYS:
         shape = (k,) if name == "weights_" else (k, d)
         array = arrays.get(name)

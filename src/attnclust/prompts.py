@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections import deque
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils import check_random_state
-from threadpoolctl import threadpool_info, threadpool_limits
 
 from attnclust._typing import Array, FloatArray, IntArray
 from attnclust.attention import quantise
 from attnclust.checks import as_rows, check_choice, check_integer, check_number
 from attnclust.incontext import PromptClusters, choose_clusters, cluster_prompts
+from attnclust.threads import spread
 
 # Numbers in a batch of prompts: 1 MB in float32, so that all steps find it in the cache.
 BATCH_ELEMENTS = 2**18
@@ -171,20 +171,6 @@ def _as_groups(groups: Any, n: int) -> Array:
     return np.asarray(groups)
 
 
-def _in_threads(work: Callable[[Any], None], batches: Iterator[Any]) -> None:
-    """Work on batches in as many threads as the BLAS would use, each with a BLAS of one thread.
-
-    Threads of a BLAS that shares out matrices this small spend their time waiting.
-    """
-    threads = [lib["num_threads"] for lib in threadpool_info() if lib["user_api"] == "blas"]
-    with (
-        threadpool_limits(limits=1, user_api="blas"),
-        ThreadPoolExecutor(max(threads, default=1)) as pool,
-    ):
-        for _ in pool.map(work, batches):
-            pass
-
-
 def _as_tokens(array: Any, name: str) -> FloatArray:
     tokens = np.asarray(as_rows(array))
     if tokens.ndim != 2 or 0 in tokens.shape:
@@ -324,7 +310,7 @@ class InContextClustering(BaseEstimator):  # type: ignore[misc]
                 confidence[where[rows][inside]] = clusters.attention.max(-1)[inside]
                 parts.append((which[rows], clusters._replace(attention=None)))
 
-        _in_threads(work, given.batches(sound))
+        deque(spread(work, given.batches(sound)), maxlen=0)
         self._store(given, parts)
         self.errors_ = {given.groups[b : b + 1].tolist()[0]: why for b, why in faults.items()}
         self.labels_: Any = given.shaped(labels)
@@ -438,5 +424,5 @@ class InContextAttention(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             inside = present > 0
             out[where[inside]] = tokens[inside]
 
-        _in_threads(work, given.batches(np.arange(len(given.groups))))
+        deque(spread(work, given.batches(np.arange(len(given.groups)))), maxlen=0)
         return given.shaped(out)

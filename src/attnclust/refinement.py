@@ -51,6 +51,24 @@ class Expectation:
 
 
 @dataclass(frozen=True)
+class _Gathered:
+    """The same of some tokens, not yet divided by their weight."""
+
+    counts: FloatArray
+    sums: FloatArray
+    evidence: float
+    total: float
+
+    def __add__(self, other: _Gathered) -> _Gathered:
+        return _Gathered(
+            self.counts + other.counts,
+            self.sums + other.sums,
+            self.evidence + other.evidence,
+            self.total + other.total,
+        )
+
+
+@dataclass(frozen=True)
 class Geometry:
     """What the data fix for all steps.
 
@@ -88,32 +106,31 @@ def expectation(tokens: Tokens, clusters: Clusters, geometry: Geometry) -> Expec
 
     Hard attention gives the likelihood of the tokens with their labels in its place.
     """
-    if geometry.hard:
-        clusters = replace(
-            clusters, weights=np.full_like(clusters.weights, 1 / len(clusters.weights))
-        )
-    keys, bias = clusters.attention
+    keys, bias = (equal_weights(clusters) if geometry.hard else clusters).attention
     k, d = keys.shape
-    counts, sums, total, evidence = np.zeros(k), np.zeros((k, d)), 0.0, 0.0
-    for _, tile in tokens.tiles(k):
+
+    def work(_window: slice, tile: Tokens) -> _Gathered:
         w = tile.row_weights()
         logits = tile.scores(keys, bias)
         if geometry.hard:
             nearest = logits.argmax(0)
             log_norm = logits[nearest, np.arange(len(w))]
-            counts += np.bincount(nearest, w, minlength=k)
-            sums += tile.own_sums(w, nearest, k)
+            counts: FloatArray = np.asarray(np.bincount(nearest, w, minlength=k), np.float64)
+            sums = tile.own_sums(w, nearest, k)
         else:
             attention, log_norm = softmax(logits)
             if tile.weights is not None:
                 attention *= w.astype(tile.dtype)
-            counts += attention.sum(1, dtype=np.float64)
-            sums += tile.sums(attention)
-        evidence += float(w @ log_norm.astype(np.float64))
-        total += float(w.sum())
+            counts = attention.sum(1, dtype=np.float64)
+            sums = tile.sums(attention)
+        return _Gathered(counts, sums, float(w @ log_norm.astype(np.float64)), float(w.sum()))
+
+    seen = tokens.fold(work, k)
     spread = d * np.log(2 * np.pi * clusters.noise_variance)
     spread += geometry.mean_square / clusters.noise_variance
-    return Expectation(counts / total, sums / total, evidence / total - 0.5 * spread)
+    return Expectation(
+        seen.counts / seen.total, seen.sums / seen.total, seen.evidence / seen.total - 0.5 * spread
+    )
 
 
 def maximization(previous: Clusters, seen: Expectation, geometry: Geometry) -> Clusters:
@@ -166,12 +183,58 @@ def em(
     return clusters, seen
 
 
+def equal_weights(clusters: Clusters) -> Clusters:
+    """The same centres, all alike: each token attends most to the nearest."""
+    k = len(clusters.weights)
+    return replace(clusters, weights=np.full(k, 1 / k))
+
+
+def dispersion(tokens: Tokens, clusters: Clusters, geometry: Geometry) -> float:
+    """How far squared distances to the centres scatter, over how far the mixture says they do.
+
+    In a spherical mixture r = |y - m_j|^2 is sigma^2 times a chi-squared variable of d degrees of
+    freedom under the posterior, so (d E[r^2] / E[r]^2 - d) / 2 is 1 whatever the overlap of the
+    clusters and the scale. It is d tr(A^2) / tr(A)^2 where a cluster's covariance A is not
+    spherical, and more again where clusters differ in spread or have heavy tails. On the sphere the
+    noise has d - 1 dimensions.
+
+    Returns
+    -------
+    float
+        1 for rows that equal their centres.
+    """
+    held = clusters.weights > 0
+    keys, bias = (part[held] for part in clusters.attention)
+    prior = np.log(clusters.weights[held])[:, None].astype(tokens.dtype)
+    first = second = total = 0.0
+    for _, tile in tokens.tiles(4 * max(keys.shape)):  # lengths are read in float64
+        w = tile.row_weights()
+        logits = tile.scores(keys, bias)
+        r = logits - prior
+        r *= -2 * clusters.noise_variance
+        r += tile.square_lengths().astype(tokens.dtype)
+        np.maximum(r, 0.0, out=r)
+        attention = softmax(logits)[0]
+        first += float(np.einsum("ki,ki->i", attention, r) @ w)
+        r *= r
+        second += float(np.einsum("ki,ki->i", attention, r) @ w)
+        total += float(w.sum())
+    d = max(tokens.dim - geometry.on_sphere, 1)
+    if first <= total * tokens.dim * geometry.floor:
+        return 1.0
+    return 0.5 * d * (second * total / first**2 - 1.0)
+
+
 def assign(tokens: Tokens, clusters: Clusters) -> IntArray:
     """Label of each token: the centre it attends to most, shape (n,)."""
     keys, bias = clusters.attention
     labels = np.empty(len(tokens), dtype=np.intp)
-    for window, tile in tokens.tiles(len(keys)):
+
+    def work(window: slice, tile: Tokens) -> int:
         np.argmax(tile.scores(keys, bias), axis=0, out=labels[window])
+        return 0
+
+    tokens.fold(work, len(keys))
     return labels
 
 
@@ -179,8 +242,12 @@ def posterior(tokens: Tokens, clusters: Clusters) -> FloatArray:
     """Attention weights of all tokens, in the precision of the tokens: shape (n, K)."""
     keys, bias = clusters.attention
     out = np.empty((len(tokens), len(keys)), dtype=tokens.dtype)
-    for window, tile in tokens.tiles(len(keys)):
+
+    def work(window: slice, tile: Tokens) -> int:
         out[window] = softmax(tile.scores(keys, bias))[0].T
+        return 0
+
+    tokens.fold(work, len(keys))
     return out
 
 

@@ -7,7 +7,7 @@
 3. Splits and merges, each for a price per cluster (`settling.settle`), go on from there: they see
    what drowns in the noise edge, and undo what unequal columns or tails put above it.
 4. Gaps. Where no two neighbours are apart (`gaps.modes`) there is one cluster. Where the rows
-   about their centres are not spherical Gaussian (`gaps.dispersion`), the modes are the clusters,
+   about their centres are not spherical Gaussian (`dispersion`), the modes are the clusters,
    else the likelihood is believed.
 
 Columns are not rescaled: K is that of the Euclidean picture (or of unit rows under cosine).
@@ -23,11 +23,11 @@ from sklearn.metrics import adjusted_rand_score
 
 from attnclust._typing import FloatArray
 from attnclust.fitting import find_start
-from attnclust.gaps import dispersion, isolated, neighbours
+from attnclust.gaps import isolated, neighbours
 from attnclust.moments import Spectrum, spectrum
 from attnclust.moves import split_and_merge
-from attnclust.refinement import Clusters, Geometry, assign, attended, em
-from attnclust.settling import merge, overgrow, penalty, settle
+from attnclust.refinement import Clusters, Geometry, assign, attended, dispersion, em
+from attnclust.settling import join, overgrow, penalty, settle
 from attnclust.tokens import Tokens
 
 if TYPE_CHECKING:
@@ -76,10 +76,10 @@ class Selection:
     n_isolated : int
         Rows put aside, as they have hardly a neighbour within the noise.
     candidates : list of dict
-        For each K looked at: "n_clusters"; "eigenvalue", the last one it needs, over the edge;
-        "criterion", penalised log-likelihood per row in nats; "redundant", heads that share a mode
-        with another; "held_out", reconstruction risk E|y - m|^2 / d on rows left out, in squared
-        units of X; "stability", adjusted Rand index of labels by two halves of the rows.
+        For each K looked at: "n_clusters"; "eigenvalue", the last one it needs, over the edge, None
+        for K = 1; "criterion", penalised log-likelihood per row in nats; "redundant", heads that
+        share a mode with another; "held_out", reconstruction risk E|y - m|^2 / d on rows left out,
+        in squared units of X; "stability", adjusted Rand index of labels by two halves of the rows.
     """
 
     n_clusters: int
@@ -119,7 +119,7 @@ def noise_edge(seen: Spectrum, n_rows: float) -> tuple[float, float]:
     >>> import numpy as np
     >>> values = np.array([5.0, 1.0, 1.0, 1.0])
     >>> noise, edge = noise_edge(Spectrum(np.zeros(4), values, np.eye(4), values.sum()), 1000)
-    >>> noise, bool(1 < edge < 1.3)
+    >>> float(noise), bool(1 < edge < 1.3)
     (1.0, True)
     """
     n, d = np.sqrt(n_rows), np.sqrt(seen.dim)
@@ -185,14 +185,18 @@ def choose(
         if first > pieces:
             clusters, _ = find_start(tokens, seen, geometry, pieces, rng, lift=lift, order=order)
         settled = _settled(tokens, clusters, geometry, pieces, rng)
-        spherical = dispersion(tokens, settled) <= SPHERICAL
+        spherical = dispersion(tokens, settled, geometry) <= SPHERICAL
     if spherical:
         most = max(1, min(int(n / 3), 4), min(MOST_CLUSTERS, int(n / LEAST_ROWS)))
         settled = _settled(tokens, settled, geometry, most, rng)
-        spherical = dispersion(tokens, settled) <= SPHERICAL
+        spherical = dispersion(tokens, settled, geometry) <= SPHERICAL
         if not spherical and len(settled.weights) > pieces:
             settled = _settled(tokens, clusters, geometry, pieces, rng)
-    spread, gaps, k = dispersion(tokens, settled), neighbours(tokens, settled), len(settled.weights)
+    spread, gaps, k = (
+        dispersion(tokens, settled, geometry),
+        neighbours(tokens, settled),
+        len(settled.weights),
+    )
     round_ = spherical and 2 * gaps.clouds() >= k
     mode = gaps.modes(0 if spherical else LEAST_ROWS_OF_CLOUDS)
     n_modes = int(mode.max()) + 1
@@ -215,7 +219,7 @@ def choose(
             f"{spread:.1f}), so pieces without a gap count as one"
         )
     if n_modes == 1 or not round_:
-        settled = merge(settled, mode)
+        settled = join(settled, mode)
     if n_alone := int(alone.sum()):
         reason += f"; {n_alone} row{'s stand' if n_alone > 1 else ' stands'} alone, put aside"
     said = f"{above} eigenvalue{'' if above == 1 else 's'} above the noise edge; "
@@ -300,7 +304,7 @@ def weigh(
                 "n_clusters": n,
                 "eigenvalue": float(values[n - 2] / edge)
                 if 2 <= n <= len(values) + 1 and edge > 0
-                else np.nan,
+                else None,
                 "criterion": likelihood - penalty(rows.dim) * n / rows.effective_rows(),
                 "redundant": len(whole.weights) - 1 - int(neighbours(rows, whole).modes().max()),
                 "held_out": float(np.mean(risks)) * tokens.unit**2,

@@ -134,12 +134,12 @@ def _splits(
     ranked = np.argsort(-gain, kind="stable")
     ranked = ranked[gain[ranked] > price / SLACK][:at_once]
     while len(ranked):
-        yield split(clusters, ranked, offsets[ranked], k + np.arange(len(ranked)))
+        yield split(clusters, ranked, offsets[:, ranked], k + np.arange(len(ranked)))
         ranked = ranked[: len(ranked) // 2]
 
 
 def _halves(tokens: Tokens, clusters: Clusters, n_rows: float) -> tuple[FloatArray, FloatArray]:
-    """What halving each cluster gains, and the offset of the halves found by 2-means steps.
+    """What halving each cluster gains, and the offsets of halves found by 2-means steps.
 
     Inertia I falls by D_k and the rows' labels cost entropy: n d / 2 log(I / (I - D_k)) - n_k H_k.
     """
@@ -168,7 +168,7 @@ def _halves(tokens: Tokens, clusters: Clusters, n_rows: float) -> tuple[FloatArr
     entropy = (rel_entr(low[:, 0], both) + rel_entr(high[:, 0], both)) / total
     inertia = max(d * clusters.noise_variance, np.finfo(np.float64).tiny)
     gain = n_rows * (entropy - 0.5 * d * np.log1p(-np.minimum(fall / inertia, 1 - 1e-12)))
-    return np.where(fall > 0, gain, -np.inf), offsets
+    return np.where(fall > 0, gain, -np.inf), np.stack([-offsets, offsets])
 
 
 def _merges(
@@ -195,11 +195,11 @@ def _merges(
         owner = np.arange(k)
         for a, b in pairs:
             owner[b] = a
-        yield merge(clusters, owner)
+        yield join(clusters, owner)
         pairs = pairs[: len(pairs) // 2]
 
 
-def merge(clusters: Clusters, owner: IntArray) -> Clusters:
+def join(clusters: Clusters, owner: IntArray) -> Clusters:
     """Clusters of the same owner as one, at their weighted mean.
 
     Parameters
@@ -215,7 +215,7 @@ def merge(clusters: Clusters, owner: IntArray) -> Clusters:
     Examples
     --------
     >>> three = Clusters(np.array([[0.0], [3.0], [9.0]]), np.array([0.5, 0.25, 0.25]), 1.0)
-    >>> merge(three, np.array([0, 0, 1])).centroids
+    >>> join(three, np.array([0, 0, 1])).centroids
     array([[1.],
            [9.]])
     """

@@ -9,16 +9,28 @@ sparse.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import reduce
+from operator import add
+from typing import TypeVar
 
 import numpy as np
 import scipy.sparse as sp
 
 from attnclust._typing import FloatArray, IntArray, Rows
+from attnclust.threads import spread
 
+T = TypeVar("T")
+
+# Tiles are shared among threads in so many spans; fewer tiles than these are not.
+SPANS, FEW_TILES = 8, 4
+# Scattered rows are copied together if they take no more.
+GATHERED_BYTES = 48 * 2**20
 # Elements of the larger of a tile's two faces (rows x features, rows x clusters): 2 MB in float32.
 TILE_ELEMENTS = 2**19
+# Features up to which sums by label go column by column.
+FEW = 8
 
 
 @dataclass(frozen=True)
@@ -84,16 +96,41 @@ class Tokens:
             rows=None,
         )
 
+    def windows(self, width: int = 0) -> list[slice]:
+        """Windows of rows that fit the cache; `width` is the other face of a tile."""
+        n, step = len(self), max(256, TILE_ELEMENTS // max(min(self.dim, 4096), width, 1))
+        return [slice(start, min(start + step, n)) for start in range(0, n, step)]
+
     def tiles(self, width: int = 0) -> Iterator[tuple[slice, Tokens]]:
-        """Windows of rows that fit the cache, each with its tokens; `width` is the other face."""
-        step = max(256, TILE_ELEMENTS // max(min(self.dim, 4096), width, 1))
-        for start in range(0, len(self), step):
-            window = slice(start, min(start + step, len(self)))
+        """Windows of rows, each with its tokens."""
+        for window in self.windows(width):
             yield window, self.part(window)
+
+    def fold(self, work: Callable[[slice, Tokens], T], width: int = 0) -> T:
+        """Sum of work(window, tile) over the tiles, several of them at a time.
+
+        Tiles are added within spans, and spans in order, so that the sum does not depend on the
+        number of threads and few terms are held at once.
+        """
+        windows = self.windows(width)
+
+        def span(some: list[slice]) -> T:
+            return reduce(add, (work(window, self.part(window)) for window in some))
+
+        if len(windows) < FEW_TILES:
+            return span(windows)
+        size = -(-len(windows) // SPANS)
+        spans = [windows[start : start + size] for start in range(0, len(windows), size)]
+        return reduce(add, spread(span, spans))
 
     def take(self, rows: IntArray) -> Tokens:
         """Only these rows (positions among the present ones), still ungathered."""
         return replace(self, rows=rows if self.rows is None else self.rows[rows])
+
+    def gathered(self) -> Tokens:
+        """The same rows, together in memory where that takes no more than `GATHERED_BYTES`."""
+        small = len(self) * self.dim * self.dtype.itemsize <= GATHERED_BYTES
+        return self if self.rows is None or not (small or self.sparse) else self.part(slice(None))
 
     def row_weights(self) -> FloatArray:
         """Weights of the rows at hand, float64; ones where none were given."""
@@ -151,20 +188,23 @@ class Tokens:
         total = np.bincount(labels, values, minlength=n_clusters)
         if self.row_scale is not None:
             values = values * self.row_scale
-        P = sp.csr_matrix(
-            (values.astype(self.dtype), (labels, np.arange(n))), shape=(n_clusters, n)
-        )
-        product = P @ self.X
-        out = np.asarray(product.toarray() if sp.issparse(product) else product, dtype=np.float64)
+        if self.dim <= FEW and not self.sparse:
+            out = np.array([np.bincount(labels, values * x, n_clusters) for x in self.X.T]).T
+        else:
+            P = sp.csc_matrix(
+                (values.astype(self.dtype), labels, np.arange(n + 1)), shape=(n_clusters, n)
+            )
+            product = P @ self.X
+            out = np.asarray(product.toarray() if self.sparse else product, dtype=np.float64)
         if self.shift is not None:
             out -= total[:, None] * self.shift
         return out / self.unit
 
     def square_lengths(self) -> FloatArray:
-        """|y_i|^2 of the rows of one tile, float64: shape (rows,)."""
+        """|y_i|^2 of the rows of one tile, float64 summed in their precision: shape (rows,)."""
         if not self.sparse:
-            Y = self.dense().astype(np.float64, copy=False)
-            return np.asarray(np.einsum("id,id->i", Y, Y))
+            Y = self.dense()
+            return np.asarray(np.einsum("id,id->i", Y, Y), dtype=np.float64)
         scaled = replace(self, shift=None)
         squares = self.X.astype(np.float64) / self.unit
         squares.data **= 2
@@ -178,21 +218,23 @@ class Tokens:
 
     def mean(self) -> FloatArray:
         """E[y] over the weighted rows, shape (d,)."""
-        total, count = np.zeros(self.dim), 0.0
-        for _, tile in self.tiles():
+
+        def work(_window: slice, tile: Tokens) -> FloatArray:
             w = tile.row_weights()
-            total += tile.sums(w.astype(tile.dtype)[None, :])[0]
-            count += float(w.sum())
-        return total / count
+            return np.append(tile.sums(w.astype(tile.dtype)[None, :])[0], w.sum())
+
+        *total, count = self.fold(work)
+        return np.asarray(np.array(total) / count)
 
     def mean_square(self) -> float:
         """E|y|^2 over the weighted rows."""
-        total, count = 0.0, 0.0
-        for _, tile in self.tiles():
+
+        def work(_window: slice, tile: Tokens) -> FloatArray:
             w = tile.row_weights()
-            total += float(w @ tile.square_lengths())
-            count += float(w.sum())
-        return total / count
+            return np.array([w @ tile.square_lengths(), w.sum()])
+
+        total, count = self.fold(work)
+        return float(total / count)
 
     def dense(self) -> FloatArray:
         """The rows of one tile in the frame, as an array: shape (rows, d)."""
