@@ -2,8 +2,8 @@
 How many clusters?
 ==================
 
-``n_clusters="auto"``: the eigenvalues above the noise propose a number, splits and merges settle it,
-each for a price, and gaps between the clusters confirm it. What spoke for it is kept.
+``n_clusters="auto"``: the eigenvalues above the noise propose a number, splits and merges settle
+it, each for a price, and gaps between the clusters confirm it. What spoke for it is kept.
 """
 
 import matplotlib.pyplot as plt
