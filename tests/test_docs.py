@@ -97,9 +97,14 @@ def test_the_reference_names_what_is_public():
     in_part |= {"selection"}
     for module in {name.rpartition(".")[0] for name in NAMES} - in_part:
         home = importlib.import_module(f"attnclust.{module}")
-        for name, found in vars(home).items():
-            own = getattr(found, "__module__", "") == home.__name__ and not name.startswith("_")
-            if own and (inspect.isclass(found) or inspect.isfunction(found)):
+        for name in getattr(home, "__all__", vars(home)):
+            found = getattr(home, name)
+            own = getattr(found, "__module__", "").startswith(home.__name__)
+            if (
+                own
+                and not name.startswith("_")
+                and (inspect.isclass(found) or inspect.isfunction(found))
+            ):
                 assert f"{module}.{name}" in NAMES
 
 

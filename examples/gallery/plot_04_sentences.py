@@ -10,10 +10,9 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pyarrow.parquet as pq
 from sklearn.cluster import KMeans
-from sklearn.metrics.cluster import contingency_matrix
 
 from attnclust import AttentionClustering
-from attnclust.plotting import ClusterMapDisplay
+from attnclust.plotting import ClusterMapDisplay, ConfusionDisplay
 from attnclust.scores import external_scores
 
 table = pq.read_table("../intents.parquet")
@@ -34,10 +33,7 @@ figure, ax = plt.subplots(figsize=(7, 5.5), layout="constrained")
 ClusterMapDisplay.from_estimator(model, X, ax=ax)
 
 # %%
-# Which intents went where. Rows with two dark cells are intents that the embedding holds together.
+# Which intents went where.
 
-counts = contingency_matrix(intents, model.labels_)
-order = counts.argmax(1).argsort()
-figure, ax = plt.subplots(figsize=(7, 5), layout="constrained")
-ax.imshow(counts[order], cmap="Blues", aspect="auto")
-ax.set(xlabel="cluster", yticks=range(15), yticklabels=np.unique(intents)[order])
+figure, ax = plt.subplots(figsize=(9, 7), layout="constrained")
+ConfusionDisplay.from_estimator(model, X, intents, ax=ax)

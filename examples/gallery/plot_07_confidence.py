@@ -11,8 +11,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from attnclust import AttentionClustering
-from attnclust.plotting import COLOURS
-from attnclust.trust import reliability
+from attnclust.plotting import ReliabilityDisplay
 
 rng = np.random.default_rng(0)
 centres = np.array([[0.0, 0], [3, 0], [1.5, 2.6]])
@@ -35,11 +34,8 @@ for ax, (name, values) in zip(axes, answers.items(), strict=True):
 # %%
 # Is a confidence of 0.8 right four times in five? Where the classes are known it can be checked.
 
-found = reliability(model.predict_proba(X[15:]), labels[15:], n_bins=10)
-figure, ax = plt.subplots(figsize=(4, 4), layout="constrained")
-ax.plot([0.3, 1], [0.3, 1], color="grey", linewidth=0.8)
-ax.plot(found.confidence, found.accuracy, marker="o", color=COLOURS[0])
-ax.set(xlabel="confidence", ylabel="share of rows that are right", aspect="equal")
+figure, ax = plt.subplots(figsize=(4.5, 4.5), layout="constrained")
+ReliabilityDisplay.from_estimator(model, X[15:], labels[15:], ax=ax)
 
 # %%
 # With a threshold, doubtful rows get the label -1.

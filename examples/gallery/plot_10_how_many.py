@@ -11,7 +11,7 @@ import numpy as np
 
 from attnclust import AttentionClustering
 from attnclust.manifold import random_heads
-from attnclust.plotting import COLOURS
+from attnclust.plotting import COLOURS, SpectrumDisplay
 
 rng = np.random.default_rng(0)
 centres = random_heads(rng, (7, 24))
@@ -26,12 +26,8 @@ print(model.selection_.n_clusters, "clusters:", model.selection_.reason)
 # what each number near the chosen one would have cost, with the stability of its labels.
 
 selection, frame = model.selection_, model.selection_.to_frame()
-figure, axes = plt.subplots(1, 3, figsize=(11, 3.2), layout="constrained")
-numbers = np.arange(1, 1 + len(selection.eigenvalues))
-axes[0].bar(numbers, selection.eigenvalues, color=COLOURS[0])
-axes[0].axhline(selection.edge, color=COLOURS[3], linewidth=1, label="edge of the noise")
-axes[0].set(xlabel="eigenvalue", yscale="log")
-axes[0].legend(frameon=False)
+figure, axes = plt.subplots(1, 3, figsize=(12, 3.6), layout="constrained")
+SpectrumDisplay.from_estimator(model, X, ax=axes[0])
 axes[1].plot(frame.index, frame["criterion"], marker="o", color=COLOURS[0])
 axes[1].set(xlabel="clusters", ylabel="penalised log-likelihood, nats")
 axes[2].plot(frame.index, frame["stability"], marker="o", color=COLOURS[0])

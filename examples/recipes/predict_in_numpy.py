@@ -30,7 +30,9 @@ def read_scores(path):
         centres, weights = file.get_tensor("cluster_centers_"), file.get_tensor("weights_")
         said = json.loads(file.metadata()["attnclust"])
     variance = said["attributes"]["noise_variance_"]
-    bias = np.log(weights) - 0.5 * (centres**2).sum(1) / variance
+    bias = -0.5 * (centres**2).sum(1) / variance
+    if said["history"]["attention"] != "hard":  # which takes all clusters as alike
+        bias += np.log(weights)
     return centres.T / variance, bias, said["parameters"]["metric"] == "cosine"
 
 
