@@ -53,10 +53,13 @@ def test_shell_lines_run(page, tmp_path):
     for name in ("vectors.parquet", "more.parquet", "documents.parquet"):
         (tmp_path / name).symlink_to(ROOT / "examples" / "intents.parquet")
     for line in commands(page):
+        if "--report" in line:
+            pytest.importorskip("plotly")
         command = [sys.executable, "-m", "attnclust", *line.replace("doc_id", "intent").split()]
         if "reproduce" in command:  # all claims run in tests of their own
             command += ["C20", "--quick", "--seeds", "2"]
-        subprocess.run(command, cwd=tmp_path, check=True, capture_output=True)
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+        assert done.returncode == 0, f"{line}: {done.stderr}"
 
 
 def find(name):

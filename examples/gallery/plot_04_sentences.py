@@ -3,7 +3,8 @@ Sentence embeddings
 ===================
 
 971 questions that customers asked a bank, as embeddings of 384 numbers, and the 15 intents that
-people gave them. The intents are used for nothing but the scores.
+people gave them. The intents are used for nothing but the scores, of which ten starts of k-means
+get slightly higher ones here: with clusters this well apart starts are cheap.
 """
 
 import matplotlib.pyplot as plt
