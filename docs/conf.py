@@ -34,7 +34,8 @@ extensions = [
     "sphinx_gallery.gen_gallery",
 ]
 exclude_patterns = ["_build", "_generated/*.md"]
-nitpicky = False
+templates_path = ["_templates"]
+default_role = "code"
 smartquotes = False
 
 myst_enable_extensions = ["dollarmath", "colon_fence", "deflist"]
@@ -90,7 +91,8 @@ class Help(SphinxDirective):
     optional_arguments = 9
 
     def run(self) -> list[nodes.Node]:
-        """The program, asked."""
+        """The program, asked anew at each build."""
+        self.env.note_reread()
         command = [sys.executable, "-m", "attnclust", *self.arguments, "--help"]
         plain = os.environ | {"COLUMNS": "88", "TERM": "dumb", "NO_COLOR": "1"}
         done = subprocess.run(command, capture_output=True, text=True, check=True, env=plain)
@@ -123,6 +125,12 @@ def plain_text(app, what, name, obj, options, lines: list[str]) -> None:
         lines[number] = "`".join(parts)
 
 
+def skip_foreign(app, what, name, obj, skip, options) -> bool | None:
+    """Named tuples' fields, which the class tells; scikit-learn's metadata requests."""
+    field = (getattr(obj, "__doc__", "") or "").startswith("Alias for field")
+    return True if field or re.fullmatch(r"set_\w+_request", name) else None
+
+
 def draw_claims(app) -> None:
     """Pictures of `why.md`: the quick claims of the reproduction, kept between builds."""
     from attnclust.reproduce.runner import run_claims
@@ -137,4 +145,5 @@ def setup(app) -> None:
     app.add_html_math_renderer("mathml", (mathml("inline"), None), (mathml("block"), None))
     app.add_directive("attnclust-help", Help)
     app.connect("autodoc-process-docstring", plain_text, priority=100)
+    app.connect("autodoc-skip-member", skip_foreign)
     app.connect("builder-inited", draw_claims, priority=100)
