@@ -132,7 +132,7 @@ class ClusterMapDisplay(Display):
             estimator.predict(shown) if labels is None else np.asarray(labels)[rows],
             (clusters.centroids - found.origin) @ found.axes.T,
             share,
-            logits=found.logits(clusters)[among] if lines else None,
+            logits=found.logits(estimator._attended(clusters))[among] if lines else None,
             note=note,
             names=found.names,
         )
