@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from contextlib import redirect_stderr, redirect_stdout
+from importlib.util import find_spec
 from unittest import mock
 
 import numpy as np
@@ -525,3 +526,35 @@ def test_compare_refuses_what_no_method_can_use(tmp_path, data):
     fails("compare", path, "-k", 3, "--starts", 1, "-o", tmp_path / "file", code=3)
     labels = write(tmp_path / "labels.npy", *data)
     assert "would replace" in fails("compare", labels, "-k", 3, "-o", tmp_path, code=3)
+
+
+def test_the_report_of_a_fit(tmp_path, data):
+    pytest.importorskip("plotly")
+    path = write(tmp_path / "v.csv", *data)
+    shown = ["--text-column", "text", "--id-column", "x3", "--label-column", "kind"]
+    done = run("fit", path, "-k", 3, "-o", tmp_path / "out", "--report", *shown, "--json")
+    summary = json.loads(done.stdout)
+    assert done.stderr == ""
+    assert summary["vectors"] == ["x0", "x1", "x2"]
+    assert set(summary["seconds"]) == {"read", "fit", "report", "write"}
+    assert str(tmp_path / "out" / "report.html") in summary["outputs"]
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert "row 17, class" in page
+    assert f'"{float(pa.csv.read_csv(path)["x3"][17].as_py())}"' in page
+    assert "matched accuracy, known labels" in page
+    labelled = labels_of(tmp_path / "out" / "labels.csv")[1]
+    assert labelled.column_names == ["id", "text", "kind", "x3", "cluster", "confidence"]
+    run("predict", tmp_path / "out" / "model.safetensors", path, "-o", tmp_path / "again")
+
+
+def test_a_report_that_cannot_be_made(tmp_path, data, monkeypatch):
+    path, out = write(tmp_path / "v.csv", *data), tmp_path / "out"
+    if find_spec("plotly"):
+        said = fails("fit", path, "-k", 3, "-o", out, "--report", "--text-column", "texts")
+        assert "no column 'texts'; did you mean 'text'?" in said
+    said = run("fit", path, "-k", 3, "-o", out, "--id-column", "id", code=2).stderr
+    assert "add --report" in said
+    monkeypatch.setattr("attnclust.console.find_spec", lambda name: None)
+    said = fails("fit", path, "-k", 3, "-o", out, "--report")
+    assert "pip install 'attnclust[report]'" in said
+    assert not out.exists()

@@ -1,4 +1,4 @@
-"""The plane in which the centres are spread most: sum_k w_k |P (m_k - mean)|^2 is largest."""
+"""The plane in which the centres are spread most: sum_j w_j |P (m_j - mean)|^2 is largest."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from attnclust._typing import FloatArray
+from attnclust.moments import spectrum
 from attnclust.tokens import Tokens
 
 
@@ -27,8 +28,12 @@ class Plane:
     share: float
 
 
-def project(tokens: Tokens, centres: FloatArray, weights: FloatArray) -> Plane:
+def project(
+    tokens: Tokens, centres: FloatArray, weights: FloatArray, *, random_state: int = 0
+) -> Plane:
     """Rows and centres in the plane of the centres' two largest principal axes.
+
+    Where the centres span fewer than two directions, the widest ones of the rows fill in.
 
     Parameters
     ----------
@@ -36,6 +41,8 @@ def project(tokens: Tokens, centres: FloatArray, weights: FloatArray) -> Plane:
         n rows of d features, in the units of the centres.
     centres : array of shape (K, d)
     weights : array of shape (K,)
+    random_state : int
+        For the widest directions of sparse rows, or of many features.
 
     Returns
     -------
@@ -46,18 +53,24 @@ def project(tokens: Tokens, centres: FloatArray, weights: FloatArray) -> Plane:
     >>> import numpy as np
     >>> from attnclust.tokens import Tokens
     >>> centres = np.array([[3.0, 0, 0], [-3, 0, 0]])
-    >>> plane = project(Tokens(np.array([[1.0, 5, 5]])), centres, np.full(2, 0.5))
-    >>> float(abs(plane.points[0, 0])), plane.share
-    (1.0, 1.0)
+    >>> plane = project(Tokens(np.array([[1.0, 2, 0], [0, -2, 0]])), centres, np.full(2, 0.5))
+    >>> np.abs(plane.points).round(6).tolist(), plane.share
+    ([[1.0, 2.0], [0.0, 2.0]], 1.0)
     """
     centres = np.asarray(centres, dtype=np.float64)
     mean = weights @ centres
-    _, lengths, axes = np.linalg.svd(
-        (centres - mean) * np.sqrt(weights)[:, None], full_matrices=False
-    )
-    axes[lengths <= 1e-12 * lengths[0]] = 0.0  # directions that the centres do not span
+    spread = (centres - mean) * np.sqrt(weights)[:, None]
+    _, lengths, axes = np.linalg.svd(spread, full_matrices=False)
+    found = int((lengths[:2] > 1e-12 * np.abs(centres).max()).sum())
     frame = np.zeros((2, centres.shape[1]))
-    frame[: min(2, len(axes))] = axes[:2]
+    frame[:found] = axes[:found]
+    if found < 2:
+        seen = spectrum(tokens, 2, np.random.default_rng(random_state))
+        rest = seen.axes.T - seen.axes.T @ frame.T @ frame
+        norms = np.linalg.norm(rest, axis=1)
+        order = np.argsort(-norms * np.sqrt(seen.values), kind="stable")[: 2 - found]
+        order = order[norms[order] > 1e-6]
+        frame[found : found + len(order)] = rest[order] / norms[order, None]
     points = np.empty((len(tokens), 2))
     for window, tile in tokens.tiles(2):
         points[window] = tile.scores(frame, -frame @ mean).T

@@ -56,7 +56,7 @@ here. The same labels and figures lie beside this page in the labels file and in
 <div id="map" role="img" aria-busy="true" aria-describedby="map-note"
 aria-label="Map of the rows; the table of clusters holds the same clusters"></div>
 </div>
-<aside id="panel" aria-labelledby="panel-title">
+<aside id="panel" tabindex="0" aria-labelledby="panel-title">
 <h2 id="panel-title" aria-live="polite">Rows of a cluster</h2><div id="panel-body">
 <p>Point at a row of the map to read it. Choose a cluster, by one of its points, its number in the
 map or its row in the table, to see the rows that stand for it and those at its border.</p>
@@ -125,11 +125,12 @@ def write_report(
         "margin": model.margin(X),
         "outlier score": model.outlier_score(X),
     }
-    plane = project(tokens, model.cluster_centers_, model.weights_)
+    plane = project(tokens, model.cluster_centers_, model.weights_, random_state=random_state)
     clusters = tell_clusters(describe_clusters(model, X, random_state=random_state), summary)
     outlying = np.argsort(-figures["outlier score"], kind="stable")[:OUTLYING].tolist()
     listed = {row for c in clusters for row in [*c["representative"], *c["borderline"]]}
     selection = reason_for(model, tokens, random_state)
+    reason = selection.reason
     data = {
         "colours": COLOURS,
         "centres": plane.centres.tolist(),
@@ -154,7 +155,7 @@ def write_report(
         map_note=_map_note(len(labels), plane.share, texts is not None),
         n_clusters=len(clusters),
         plural="" if len(clusters) == 1 else "s",
-        reason=escape(selection.reason),
+        reason=escape(reason if reason.endswith(".") else f"K = {selection.n_clusters}: {reason}."),
         spectrum=picture(selection.eigenvalues, selection.edge),
         noise=selection.noise_variance,
         candidates=_candidates(selection),
@@ -203,7 +204,7 @@ def _facts(summary: dict[str, Any], n_clusters: int) -> str:
 
 
 def _map_note(n_rows: int, share: float, texts: bool) -> str:
-    said = [f"The plane in which the centres are spread most: it shows {share:.0%} of it."]
+    said = [f"The plane that shows most of the centres' spread: {share:.0%} of it."]
     if n_rows > MAP_ROWS:
         said.append(f"{MAP_ROWS:,} of the {n_rows:,} rows, drawn at random, are in it.")
     if texts:
@@ -232,5 +233,5 @@ def _candidates(selection: Selection) -> str:
     )
 
 
-def _figure(value: float) -> str:
-    return "–" if math.isnan(value) else f"{value:.4g}"
+def _figure(value: float | None) -> str:
+    return "–" if value is None or math.isnan(value) else f"{value:.4g}"

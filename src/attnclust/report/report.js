@@ -260,8 +260,8 @@
     font: { family: "system-ui, sans-serif", color: style("--soft") },
     margin: { l: 56, r: 12, t: 12, b: 52 }, hovermode: "closest", hoverdistance: 12,
     dragmode: matchMedia("(pointer: coarse)").matches ? false : "zoom", // leaves touch to scrolling
-    xaxis: axis("first direction of the centres"),
-    yaxis: { ...axis("second direction of the centres"), scaleanchor: "x" },
+    xaxis: axis("first direction"),
+    yaxis: { ...axis("second direction"), scaleanchor: "x" },
   });
   const highlight = () => {
     if (map.getAttribute("aria-busy") === "true") return;
