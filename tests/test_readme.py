@@ -1,38 +1,12 @@
 import os
 import re
 import runpy
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parent.parent
 TEXT = (ROOT / "README.md").read_text()
-
-
-@pytest.mark.parametrize("block", re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL))
-def test_python_blocks_run(block, monkeypatch):
-    if "import torch" in block:
-        pytest.importorskip("torch")
-    monkeypatch.chdir(ROOT)
-    exec(compile(block, "README.md", "exec"), {})
-
-
-def test_shell_lines_run(tmp_path):
-    """Every attnclust line of the README, with the shipped vectors for its file names."""
-    lines = re.findall(r"^(attnclust [^#\n]*)", TEXT, re.MULTILINE)
-    assert len(lines) == 8
-    for name in ("vectors.parquet", "more.parquet", "documents.parquet"):
-        (tmp_path / name).symlink_to(ROOT / "examples" / "intents.parquet")
-    (tmp_path / "folder-of-parquet").mkdir()
-    (tmp_path / "folder-of-parquet" / "a.parquet").symlink_to(ROOT / "examples" / "intents.parquet")
-    for line in lines:
-        command = [sys.executable, "-m", *line.replace("doc_id", "intent").split()]
-        if "reproduce" in command:  # all claims run in tests of their own
-            command += ["C20", "--quick", "--seeds", "2"]
-        subprocess.run(command, cwd=tmp_path, check=True, capture_output=True)
-    assert (tmp_path / "labelled" / "labels.parquet").exists()
 
 
 def test_the_table_is_the_measured_one():

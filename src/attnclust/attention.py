@@ -62,6 +62,14 @@ def matrix_attention(
     Returns
     -------
     array of shape (..., L, d)
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> tokens, swap = np.array([[1.0, 0.0], [0.0, 2.0]]), np.eye(2)[::-1]
+    >>> matrix_attention(tokens, np.eye(2), swap, 2.0)
+    array([[0., 4.],
+           [2., 0.]])
     """
     xp, tokens = _floating(tokens)
     query, key = (like(one, tokens) for one in (query, key))
@@ -84,6 +92,13 @@ def in_context_attention(tokens: ApiArray, temperature: Any) -> ApiArray:
     Returns
     -------
     array of shape (..., L, d)
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> in_context_attention(np.array([[1.0, 0.0], [0.0, 2.0]]), 2.0)
+    array([[1., 0.],
+           [0., 8.]])
     """
     xp, tokens = _floating(tokens)
     scale = _scale(temperature, tokens)

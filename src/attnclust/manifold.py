@@ -31,6 +31,13 @@ def normalize(vectors: FloatArray) -> FloatArray:
     ------
     ValueError
         Naming the first row that is zero or not finite: it has no direction.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> normalize(np.array([[3.0, 4.0], [0.0, 2.0]]))
+    array([[0.6, 0.8],
+           [0. , 1. ]])
     """
     length = np.linalg.norm(vectors, axis=-1, keepdims=True)
     bad = np.argwhere(~((length > 0) & np.isfinite(length))[..., 0])
@@ -54,6 +61,12 @@ def tangent(heads: FloatArray, gradient: FloatArray) -> FloatArray:
     -------
     array of shape (..., H, d)
         Each row orthogonal to its head.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> tangent(np.array([[1.0, 0.0]]), np.array([[5.0, 2.0]]))
+    array([[0., 2.]])
     """
     return np.asarray(gradient - (gradient * heads).sum(-1, keepdims=True) * heads)
 
@@ -98,6 +111,13 @@ def random_heads(rng: np.random.Generator, shape: tuple[int, ...]) -> FloatArray
     -------
     array of that shape
         Unit vectors.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> heads = random_heads(np.random.default_rng(0), (4, 2, 3))
+    >>> bool(np.allclose(np.linalg.norm(heads, axis=-1), 1))
+    True
     """
     return normalize(rng.standard_normal(shape))
 
@@ -124,6 +144,13 @@ def random_orthonormal(
     ------
     ValueError
         If H > d.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> heads = random_orthonormal(np.random.default_rng(0), 2, 5)
+    >>> bool(np.allclose(heads @ heads.T, np.eye(2)))
+    True
     """
     if n_heads > dim:
         raise ValueError(f"no {n_heads} vectors are orthonormal in dimension {dim}")

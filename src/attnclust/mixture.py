@@ -186,6 +186,14 @@ def posterior(mixture: Mixture, X: FloatArray) -> FloatArray:
     -------
     array of shape (..., L, K)
         Rows sum to one. Without noise it is one at the nearest centre of positive weight.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> pair = Mixture.equal(np.eye(2), noise_variance=0.5)
+    >>> posterior(pair, np.array([[1.0, 0.0], [0.5, 0.5]])).round(2)
+    array([[0.88, 0.12],
+           [0.5 , 0.5 ]])
     """
     with np.errstate(divide="ignore"):
         log_weights = np.log(mixture.weights)
@@ -198,7 +206,24 @@ def posterior(mixture: Mixture, X: FloatArray) -> FloatArray:
 
 
 def bayes_labels(mixture: Mixture, X: FloatArray) -> IntArray:
-    """Most probable component of each token: (..., L, d) to (..., L)."""
+    """Most probable component of each token: the Bayes rule.
+
+    Parameters
+    ----------
+    mixture : Mixture
+    X : array of shape (..., L, d)
+
+    Returns
+    -------
+    integer array of shape (..., L)
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> pair = Mixture.equal(np.eye(2), noise_variance=0.5)
+    >>> bayes_labels(pair, np.array([[1.0, 0.0], [0.1, 0.5]]))
+    array([0, 1])
+    """
     return np.asarray(posterior(mixture, X).argmax(-1))
 
 

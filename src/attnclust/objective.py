@@ -29,7 +29,23 @@ from attnclust._typing import FloatArray
 
 
 def second_moment(tokens: FloatArray) -> FloatArray:
-    """S = X^T X / L of each prompt: (..., L, d) to (..., d, d)."""
+    """S = X^T X / L of each prompt.
+
+    Parameters
+    ----------
+    tokens : array of shape (..., L, d)
+
+    Returns
+    -------
+    array of shape (..., d, d)
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> second_moment(np.array([[1.0, 0.0], [1.0, 2.0]]))
+    array([[1., 1.],
+           [1., 2.]])
+    """
     return np.asarray(np.swapaxes(tokens, -1, -2) @ tokens / tokens.shape[-2])
 
 
@@ -73,6 +89,14 @@ def reconstruction_gradient(
     Returns
     -------
     array of shape (..., H, d)
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> reconstruction_gradient(np.eye(2), np.array([[1.0, 0.0]]), 1.0)
+    array([[0., 0.]])
+    >>> reconstruction_gradient(np.eye(2), np.array([[1.1, 0.0]]), 1.0).round(3)
+    array([[0.924, 0.   ]])
     """
     P = S @ _prompt_heads(heads)
     return _gradient(P, S @ P, heads, temperature)
@@ -93,6 +117,14 @@ def reconstruction(
     -------
     risk : array of shape (...)
     gradient : array of shape (..., H, d)
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> tokens, heads = np.eye(2)[None], np.array([[1.0, 0.0]])
+    >>> risk, gradient = reconstruction(tokens, heads, 2.0)  # S = I / 2, c = 1 / eigenvalue
+    >>> float(risk), gradient
+    (0.5, array([[0., 0.]]))
     """
     length, dim = tokens.shape[-2:]
     n_heads = heads.shape[-2]
@@ -165,6 +197,14 @@ def pairwise_gradient(u: FloatArray, tokens: FloatArray) -> FloatArray:
     Returns
     -------
     array of shape (..., H, d)
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> tokens = np.array([[1.0, 2.0], [3.0, 0.0]])
+    >>> pairwise_gradient(tokens @ np.eye(2), tokens)  # of heads along the axes
+    array([[4., 8.],
+           [2., 4.]])
     """
     square = u**2
     others = square.sum(-1, keepdims=True) - square
@@ -182,6 +222,12 @@ def product_regularizer(u: FloatArray) -> FloatArray:
     -------
     array of shape (...)
         E[u^2] for one head.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> product_regularizer(np.array([[1.0, 2.0, 1.0], [3.0, 0.0, 1.0]]))
+    array(2.)
     """
     return np.asarray((u**2).prod(-1).mean(-1))
 
@@ -197,6 +243,14 @@ def product_gradient(u: FloatArray, tokens: FloatArray) -> FloatArray:
     Returns
     -------
     array of shape (..., H, d)
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> tokens = np.array([[1.0, 2.0], [3.0, 0.0]])
+    >>> product_gradient(tokens @ np.eye(2), tokens)  # of two heads, as the pairwise one
+    array([[4., 8.],
+           [2., 4.]])
     """
     # Products of the heads before and after, since dividing by u_h fails at u_h = 0.
     square = u**2
@@ -211,7 +265,15 @@ def _mean_token(weights: FloatArray, tokens: FloatArray) -> FloatArray:
 
 
 class Regularizer(NamedTuple):
-    """Value from the scores u, and gradient in the heads from u and the tokens."""
+    """A regulariser; `REGULARIZERS` has them by name.
+
+    Parameters
+    ----------
+    value : callable
+        From the scores u of shape (..., n, H) to r of shape (...).
+    gradient : callable
+        From u and the tokens (..., n, d) to the gradient in the heads, (..., H, d).
+    """
 
     value: Callable[[FloatArray], FloatArray]
     gradient: Callable[[FloatArray, FloatArray], FloatArray]

@@ -156,6 +156,17 @@ def describe_model(path: str | os.PathLike[str]) -> dict[str, Any]:
     ModelFileError
         Naming the file: not there, no safetensors file, another program's, damaged, or written by
         a newer version.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import numpy as np
+    >>> model = AttentionClustering(2, random_state=0).fit(np.array([[0.0], [0.1], [5.0], [5.1]]))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     save_model(model, f"{folder}/model.safetensors")
+    ...     document = describe_model(f"{folder}/model.safetensors")
+    >>> document["class"], document["parameters"]["n_clusters"]
+    ('AttentionClustering', 2)
     """
     return _read(path, arrays=False)[0]
 
@@ -176,6 +187,13 @@ def load_model(path: str | os.PathLike[str]) -> AttentionClustering:
     ------
     ModelFileError
         As `describe_model`.
+
+    Examples
+    --------
+    >>> load_model("nothing.safetensors")
+    Traceback (most recent call last):
+        ...
+    attnclust.persistence.ModelFileError: nothing.safetensors: no such model file
     """
     document, arrays = _read(path, arrays=True)
     if document.get("digest") != _digest(document, arrays):

@@ -208,7 +208,7 @@ class InContextClustering(BaseEstimator):  # type: ignore[misc]
     labels_ : ndarray of shape (B, L), or a list of arrays, or ndarray of shape (n,)
         In the form of the prompts: (L,) for a single one, a list for a list, flat for tokens with
         groups.
-    confidence_ : as labels_
+    confidence_ : of the form of `labels_`
         Largest posterior of each token; 0 where it has no label.
     n_clusters_ : ndarray of shape (B,)
         Clusters of each prompt; 0 for one that was skipped.

@@ -84,6 +84,16 @@ def leave_manifold(
     ------
     ValueError
         If the distance is negative or the centres are not orthonormal.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rng, centres = np.random.default_rng(0), np.eye(5)[:2]
+    >>> heads = manifold_heads(rng, centres)
+    >>> near = leave_manifold(rng, heads, centres, 0.1)
+    >>> angles = np.arccos((near * heads).sum(-1))
+    >>> round(float(np.linalg.norm(angles)), 6)
+    0.1
     """
     if not distance >= 0:
         raise ValueError(f"a distance is not negative, got {distance}")

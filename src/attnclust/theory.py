@@ -69,6 +69,16 @@ def population_gradient(
     Returns
     -------
     array of shape (..., H, d)
+
+    Examples
+    --------
+    At the centres, whatever the scale, it points along the heads: on the sphere they are critical.
+
+    >>> import numpy as np
+    >>> two = Mixture.equal(np.eye(3)[:2], noise_variance=0.5)
+    >>> population_gradient(two, np.eye(3)[:2], 0.5, np.inf)
+    array([[-1.,  0.,  0.],
+           [ 0., -1.,  0.]])
     """
     c = np.asarray(temperature)[..., None, None]
     linear, square = risk_slopes(mixture, heads, length)

@@ -46,9 +46,9 @@ class ClusterDescription:
     stability : float
         Mean Jaccard overlap with its counterpart in bootstrap refits: above .85 it is found again,
         below .6 it is hardly there. NaN if there was no refit.
-    representative : array of int
+    representative : integer array of shape (n_rows,)
         Rows nearest to the centre, the nearest first.
-    borderline : array of int
+    borderline : integer array of shape (n_rows,)
         Rows of least margin, the least first.
     """
 
