@@ -86,3 +86,16 @@ def test_the_frame_moves_the_spectrum_as_it_moves_the_rows():
     framed = spectrum(Tokens(X, shift=shift, unit=2.0), 2, rng)
     np.testing.assert_allclose(framed.values, plain.values / 4)
     np.testing.assert_allclose(framed.mean, (plain.mean - shift) / 2, atol=1e-14)
+
+
+def test_blur_is_the_sine_that_sampling_costs():
+    """Against drawn covariances: one direction of variance 1 + l among noise of 1."""
+    d, n, over = 40, 4000, 1.5
+    sines = []
+    for seed in range(40):
+        X = np.random.default_rng(seed).standard_normal((n, d))
+        X[:, 0] *= np.sqrt(1 + over)
+        seen = spectrum(Tokens(X), 1, np.random.default_rng(0))
+        sines.append(1 - seen.axes[0, 0] ** 2)
+    assert np.mean(sines) == pytest.approx(seen.blur(1, n), rel=0.15)
+    assert seen.blur(0, n) == 0

@@ -61,8 +61,8 @@ class Moments:
         if count == 0:
             return cls(0.0, np.zeros(tile.dim), np.zeros((tile.dim, tile.dim)))
         narrow = w.astype(Y.dtype)
-        mean = (narrow @ Y) / Y.dtype.type(count)
-        Y -= mean
+        mean = (Y.sum(0, dtype=np.float64) if tile.weights is None else w @ Y) / count
+        Y -= mean.astype(Y.dtype)
         # What rounding the mean to the precision of Y left behind.
         rest = (narrow @ Y).astype(np.float64) / count
         if tile.weights is not None:
@@ -136,6 +136,18 @@ class Spectrum:
         """Mean of all eigenvalues but the k largest; zero when none is left."""
         left = self.dim - k
         return max(self.trace - float(self.values[:k].sum()), 0.0) / left if left > 0 else 0.0
+
+    def blur(self, k: int, n_rows: float) -> float:
+        """Squared sine between the k-th axis and what it would be without sampling error.
+
+        d/n (1 + l) / l^2 for a direction of variance l over the noise, as long as it is small
+        (Paul 2007); infinite where nothing stands out, 0 where there is no noise.
+        """
+        noise = self.trailing_mean(k)
+        if k == 0 or noise == 0:
+            return 0.0
+        over = float(self.values[k - 1]) / noise - 1
+        return self.dim / n_rows * (1 + over) / over**2 if over > 0 else float("inf")
 
 
 def spectrum(tokens: Tokens, k: int, rng: np.random.Generator) -> Spectrum:
