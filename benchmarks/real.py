@@ -6,7 +6,8 @@
 Cells are "ARI, inertia, seconds": medians over the seeds, the inertia of the labels over the median
 of KMeans(n_init=10); the centroid index (centres of classes that are no cluster's nearest, or the
 other way round, whichever are more) is the largest of all seeds. All methods see the same array,
-one after the other, in one process. Peers other than k-means run on 3 seeds, spectral clustering on
+one after the other, in one process; seconds are those of the processor, so run it with one thread
+(OMP_NUM_THREADS=1). Peers other than k-means run on 3 seeds, spectral clustering on
 at most 2,000 rows.
 """
 
@@ -76,9 +77,9 @@ def centroid_index(X, known, labels):
     return max(len(b) - len(set(gap.argmin(1))), len(a) - len(set(gap.argmin(0))))
 
 
-def bayes(X, y):
-    """Labels of the nearest class mean: the Bayes rule where classes are round and alike."""
-    return ((X[:, None] - means(X, y)[0]) ** 2).sum(2).argmin(1)
+def bayes(X):
+    """The Bayes rule of g2mg: its centres lie at 500 and 600 in every coordinate."""
+    return X.mean(1) > 550
 
 
 def all_sets():
@@ -101,9 +102,9 @@ def runs_of(method, X, y, seeds):
     k = len(np.unique(y))
     rows = []
     for seed in range(seeds):
-        begun = time.perf_counter()
+        begun = time.process_time()
         labels = method(X, k, seed)
-        seconds = time.perf_counter() - begun
+        seconds = time.process_time() - begun
         ari = adjusted_rand_score(y, labels)
         rows.append((ari, inertia(X, labels), centroid_index(X, y, labels), seconds))
     return np.array(rows)
@@ -135,7 +136,7 @@ def row(kind, name, X, y, seeds, quick):
     least = found["KMeans(10)"][1]
     cells = [f"{name} ({len(X)}, {X.shape[1]}, {k})"]
     if kind == "Two Gaussians":
-        cells.append(f"{adjusted_rand_score(y, bayes(X, y)):.4f}")
+        cells.append(f"{adjusted_rand_score(y, bayes(X)):.4f}")
     for peer in PEERS:
         if peer not in found:
             cells.append("")
@@ -195,7 +196,7 @@ def main() -> None:
     for kind, name, X, y in all_sets():
         if kind != last:
             peers = [p for p in PEERS if kind != "Two Gaussians" or p in FAST]
-            rule = ["nearest class mean"] * (kind == "Two Gaussians")
+            rule = ["Bayes"] * (kind == "Two Gaussians")
             heads = ["set (n, d, K)", *rule, *peers]
             lines += ["", f"## {kind}", "", f"| {' | '.join(heads)} |", "| --- " * len(heads) + "|"]
             last = kind

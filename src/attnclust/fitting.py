@@ -346,7 +346,8 @@ def refine(
             clusters = grow(sample, shape, len(clusters.weights))
             history = replace(history, start="splits")
         climbed = _climb(sample, clusters, shape, history, max_iter, tol)
-        if hard and sample.dim * len(sample) * len(clusters.weights) <= FEW_PRODUCTS:
+        few = sample.dim * len(sample) * len(clusters.weights) <= FEW_PRODUCTS
+        if hard and few and history.start != "splits":
             grown = grow(sample, shape, len(clusters.weights))
             again = replace(history, start="splits")
             other = _climb(sample, grown, shape, again, max_iter, tol)
