@@ -37,7 +37,8 @@ lint: $(READY)  ## Style and types
 
 # The lower bounds of pyproject.toml, as pins.
 OLDEST = numpy==1.26.0 scipy==1.12.0 scikit-learn==1.6.0 array-api-compat==1.11 pyarrow==15.0.0 safetensors==0.4.3 \
-	typer==0.15.1 click==8.1.8 rich==13.7.0 matplotlib==3.8.0 plotly==5.24.0 joblib==1.4.0 pandas==2.2.0 polars==1.0.0
+	typer==0.15.1 click==8.1.8 rich==13.7.0 matplotlib==3.8.0 plotly==5.24.1 joblib==1.4.0 pandas==2.2.0 polars==1.0.0 \
+	dask==2025.1.0 distributed==2025.1.0
 
 test-oldest:  ## The test suite on the oldest supported versions
 	$(PYTHON) -m venv $(VENV)-oldest

@@ -15,17 +15,13 @@ from pathlib import Path
 from unittest.mock import patch
 
 import numpy as np
-import pyarrow.parquet as pq
 from accuracy import MIXTURES, draw
+from sets import real_rows
 from sklearn.cluster import KMeans
-from sklearn.datasets import load_digits
 from sklearn.metrics import adjusted_rand_score
 
 from attnclust import AttentionClustering
 from attnclust.compare.spherical import spherical_kmeans
-
-HERE = Path(__file__).parent
-SHARED = HERE.parent.parent / "shared" / "data"
 
 # Name, parameters, constants of modules to change.
 VARIANTS = [
@@ -47,22 +43,6 @@ VARIANTS = [
     ("max_samples=100,000", {"max_samples": 100_000}, {}),
     ("cosine", {"metric": "cosine"}, {}),
 ]
-
-
-def real_rows():
-    """Name, rows, labels; the larger sets only where they lie beside the project."""
-    digits = load_digits()
-    yield "digits", digits.data.astype(np.float32), digits.target
-    table = pq.read_table(HERE.parent / "examples" / "intents.parquet")
-    X = np.array(table["embedding"].to_pylist(), dtype=np.float32)
-    yield "intents", X, np.array(table["intent"].to_pylist())
-    for name in ("banking77", "stackoverflow"):
-        path = SHARED / f"{name}.npz"
-        if not path.exists():
-            print(f"skipped {name}: {path.name} is not there")
-            continue
-        data = np.load(path)
-        yield name, data["X"].astype(np.float32), data["y"]
 
 
 def columns(seeds):

@@ -50,8 +50,9 @@ def commands(page):
 def test_shell_lines_run(page, tmp_path):
     """Every attnclust line, with the shipped vectors for its file names."""
     (tmp_path / "examples").symlink_to(ROOT / "examples")
-    for name in ("vectors.parquet", "more.parquet", "documents.parquet"):
-        (tmp_path / name).symlink_to(ROOT / "examples" / "intents.parquet")
+    (tmp_path / "folder-of-parquet").mkdir()
+    for name in ("vectors", "more", "documents", "folder-of-parquet/part"):
+        (tmp_path / f"{name}.parquet").symlink_to(ROOT / "examples" / "intents.parquet")
     for line in commands(page):
         if "--report" in line:
             pytest.importorskip("plotly")

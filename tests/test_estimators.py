@@ -29,6 +29,9 @@ def expected_failures(estimator):
             "check_sample_weight_equivalence_on_dense_data": relative,
             "check_sample_weight_equivalence_on_sparse_data": relative,
         }
+    if estimator.lift == "nystrom":
+        landmarks = "landmarks are drawn from rows, and a row of weight two is one of them"
+        return {"check_sample_weight_equivalence_on_dense_data": landmarks}
     if estimator.solver != "pgd":
         return {}
     draws = "prompts are drawn by weight, from rows in another order"
@@ -45,6 +48,8 @@ def expected_failures(estimator):
         AttentionClustering(n_clusters=4, metric="cosine"),
         AttentionClustering(order=4, lift="none"),
         AttentionClustering("auto"),
+        AttentionClustering(lift="fourier", attention="hard"),
+        AttentionClustering(lift="nystrom"),
         AttentionClustering(solver="pgd", n_steps=30),
     ],
     expected_failed_checks=expected_failures,
@@ -484,6 +489,79 @@ class TestStructure:
             assert ((X - centres[model.labels_]) ** 2).sum() < 1.005 * means.inertia_
 
 
+class TestNumericalCare:
+    """Right or refused, never quietly wrong: whatever the lift."""
+
+    LIFTS = ("auto", "fourier", "nystrom")
+
+    @pytest.mark.parametrize("lift", LIFTS)
+    @pytest.mark.parametrize("dtype", [np.float32, np.float64])
+    def test_offsets_scales_and_columns_that_dominate(self, blobs, lift, dtype):
+        X, labels, _ = blobs(1200, 8, 4, 0.08)
+        rng = np.random.default_rng(0)
+        wide = np.column_stack([1e4 * (labels > 1) + rng.standard_normal(1200), X])
+        for rows, known in (
+            (X + 1e4 * X.std(), labels),
+            (1e-12 * X, labels),
+            (1e12 * X, labels),
+            (np.column_stack([X, np.full(1200, 1e6)]), labels),
+            (wide, labels > 1),
+            (X @ rng.standard_normal((8, 30)), labels),
+        ):
+            k = len(np.unique(known))
+            assert ari(known, fitted(rows.astype(dtype), k, lift=lift).labels_) == 1
+
+    @pytest.mark.parametrize("lift", LIFTS)
+    @pytest.mark.parametrize("dtype", [np.float32, np.float64])
+    def test_duplicates_by_the_thousand_and_one_dimension(self, blobs, lift, dtype):
+        six = np.random.default_rng(0).standard_normal((6, 3)).repeat(1000, axis=0)
+        assert ari(np.arange(6000) // 1000, fitted(six.astype(dtype), 6, lift=lift).labels_) == 1
+        X, labels, _ = blobs(400, 8, 4, 0.05)
+        heavy = np.vstack([X[:1].repeat(3000, axis=0), X]).astype(dtype)
+        found = fitted(heavy, 4, lift=lift).labels_
+        assert ari(np.r_[labels[:1].repeat(3000), labels], found) == 1
+        places = np.arange(4).repeat(200)
+        line = places + 0.08 * np.random.default_rng(0).standard_normal(800)
+        for rows in (line[:, None], line[:, None] * np.arange(1, 11)):
+            assert ari(places, fitted(rows.astype(dtype), 4, lift=lift).labels_) == 1
+
+    @pytest.mark.parametrize("lift", LIFTS)
+    def test_integers_booleans_and_one_hot_tables(self, blobs, lift):
+        X, labels, _ = blobs(800, 8, 4, 0.08)
+        for whole in (np.round(1000 * X).astype(np.int64), np.round(50 * X).astype(np.int8)):
+            assert ari(labels, fitted(whole, 4, lift=lift).labels_) == 1
+        rng = np.random.default_rng(0)
+        labels = rng.integers(0, 3, 900)
+        flags = (rng.random((3, 40)) < 0.5)[labels] ^ (rng.random((900, 40)) < 0.05)
+        assert ari(labels, fitted(flags, 3, lift=lift).labels_) == 1
+        if lift == "nystrom":
+            return  # refused
+        columns = np.array([rng.choice(12, 5, replace=False) + 50 * label for label in labels])
+        rows = np.arange(900).repeat(5)
+        table = sp.csr_matrix((np.ones(4500), (rows, columns.ravel())), shape=(900, 150))
+        for same in (table, table.astype(bool), table.astype(int), table.toarray()):
+            assert ari(labels, fitted(same, 3, lift=lift).labels_) == 1
+
+
+class TestRareClusters:
+    @pytest.mark.parametrize("ratio", [20, 100])
+    @pytest.mark.parametrize(("dim", "k", "sigma"), [(10, 5, 0.1), (2, 8, 0.12)])
+    def test_each_rare_cluster_has_its_centre(self, ratio, dim, k, sigma):
+        for seed in range(3):
+            rng = np.random.default_rng(seed)
+            centres = rng.standard_normal((k, dim))
+            centres /= np.linalg.norm(centres, axis=1, keepdims=True)
+            if dim == 2:
+                centres = rng.permutation(np.argwhere(np.ones((4, 4))))[:k].astype(float)
+            sizes = np.where(np.arange(k) < 2, 20, 20 * ratio)
+            labels = np.repeat(np.arange(k), sizes)
+            X = centres[labels] + sigma * rng.standard_normal((len(labels), dim))
+            model = fitted(X, k)
+            gap = np.linalg.norm(centres[:, None] - model.cluster_centers_, axis=2)
+            assert sorted(gap.argmin(1)) == list(range(k))
+            assert gap.min(1).max() < 1.2 * sigma
+
+
 class TestBadInput:
     @pytest.mark.parametrize(
         ("parameters", "message"),
@@ -493,7 +571,8 @@ class TestBadInput:
             ({"n_clusters": 11}, "n_clusters=11 is more than n_samples=10"),
             ({"metric": "l1"}, "metric must be one of 'euclidean', 'cosine', got 'l1'"),
             ({"order": 5}, "order must be one of 3, 4"),
-            ({"lift": "fourier"}, "lift must be"),
+            ({"lift": "spline"}, "lift must be"),
+            ({"lift": "nystrom", "solver": "pgd"}, 'lift="nystrom" needs solver="fixed_point"'),
             ({"threshold": 1.5}, "threshold must be a number from 0.0 to 1.0"),
             ({"tol": -1}, "tol must be"),
             ({"max_samples": 0}, "max_samples must be"),

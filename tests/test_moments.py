@@ -51,6 +51,18 @@ def test_an_offset_costs_single_precision_no_more_than_it_cost_the_rows():
     assert np.abs(raw - want).max() > 1e-3  # what an uncentred sum would have lost
 
 
+@pytest.mark.parametrize("offset", [0, 1e2, 1e4, 1e6])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_the_error_is_within_the_stated_bound_whatever_the_offset(offset, dtype):
+    spread = np.array([1.0, 10, 100, 1])
+    X = np.random.default_rng(3).standard_normal((50_000, 4)) * spread
+    X = (X + offset * spread).astype(dtype)
+    exact = X.astype(np.longdouble)
+    exact -= exact.mean(0)
+    error = np.abs(Moments.of(Tokens(X)).covariance - exact.T @ exact / 50_000)
+    assert (error <= np.sqrt(50_000) * np.finfo(dtype).eps * np.outer(spread, spread)).all()
+
+
 @pytest.mark.parametrize("form", ["dense", "csr"])
 def test_subspace_iteration_finds_the_leading_eigenpairs(form, monkeypatch):
     rng = np.random.default_rng(4)

@@ -110,6 +110,22 @@ def test_the_best_cut_is_the_best_of_all_cuts():
     ] == [0]
 
 
+def test_a_price_for_labels_cuts_off_few_far_rows_and_no_whole_cluster():
+    rng = np.random.default_rng(0)
+    line, centre, axis = np.zeros(1000, int), np.zeros((1, 2)), np.array([[1.0, 0]])
+    X = rng.standard_normal((1000, 2))
+    whole = best_cuts(Tokens(X), centre, line, axis, price=1.0)
+    assert whole[0][0] < 0
+    X[:5, 0] += 30
+    gain, places, side = best_cuts(Tokens(X), centre, line, axis, price=1.0)
+    np.testing.assert_array_equal(np.flatnonzero(side), range(5))
+    np.testing.assert_allclose(places[:, 0], [X[5:, 0].mean(), X[:5, 0].mean()])
+    share = np.array([995, 5]) / 1000
+    entropy = -(share * np.log(share)).sum()
+    between = share.prod() * (places[1, 0] - places[0, 0]) ** 2
+    assert gain[0] == pytest.approx(between - 2 * entropy)
+
+
 def test_merging_costs_what_the_inertia_rises(blobs):
     X, labels, _ = blobs(300, 4, 4, 0.3)
     means = np.array([X[labels == k].mean(0) for k in range(4)])

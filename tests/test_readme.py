@@ -1,5 +1,6 @@
 import os
 import re
+import runpy
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,11 @@ def test_the_table_is_the_measured_one():
     assert shown.keys() == measured.keys()
     for name, cells in shown.items():
         assert set(cells) <= set(measured[name]), name
+
+
+def test_the_page_on_scale_is_the_computed_one():
+    script = runpy.run_path(str(ROOT / "benchmarks" / "scale.py"))
+    assert (ROOT / "docs" / "scale.md").read_text() == script["page"]()
 
 
 def test_links_lead_somewhere():

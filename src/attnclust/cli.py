@@ -6,8 +6,8 @@ import io
 import json
 import os
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -17,6 +17,8 @@ import typer
 from attnclust import __version__
 from attnclust.console import (
     OUTPUT_ERROR,
+    OutputError,
+    Stage,
     answering,
     outputs,
     print_claims,
@@ -29,6 +31,8 @@ from attnclust.console import (
 )
 
 if TYPE_CHECKING:
+    from attnclust.datasets import Dataset
+    from attnclust.estimators import AttentionClustering
     from attnclust.files import Vectors
 
 app = typer.Typer(
@@ -128,27 +132,44 @@ def fit(
     id_column: Annotated[
         str | None, typer.Option(metavar="COLUMN", help="What the report calls a row.")
     ] = None,
+    memory: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SIZE",
+            help="Most memory to take, as in 2GB; by default half of what is free. FILE is read "
+            "part by part if its vectors are more than half of it, or if it is a folder.",
+        ),
+    ] = None,
+    resume: Annotated[
+        bool,
+        typer.Option("--resume", help="Go on from the checkpoint of a stopped run on large files."),
+    ] = False,
+    on_error: Annotated[
+        OnError, typer.Option(help="What a part of large files that cannot be used does.")
+    ] = OnError.stop,
     seed: Annotated[int, typer.Option(help="Seed; the same one repeats the result.")] = 0,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Cluster the vectors of FILE; write labels, model, summary and a picture into a folder."""
+    """Cluster the vectors of FILE; write labels, model, summary and a picture into a folder.
+
+    FILE may be a folder of Parquet files.
+    """
     wanted = _number_of_clusters(clusters)
     shown = [column for column in (text_column, id_column) if column is not None]
     if shown and not report:
         raise typer.BadParameter("only the report shows columns: add --report")
-    with answering(quiet) as stage, outputs(out, file) as folder:
+    with answering(quiet, "interrupted; no results were written") as stage:
         if report:
             require("report", "plotly")
         with stage("loading"):
             import numpy as np
 
             from attnclust.estimators import AttentionClustering
-            from attnclust.files import write_labels
+            from attnclust.files import InputError, write_labels
+            from attnclust.outofcore import past_memory
             from attnclust.persistence import save_model
             from attnclust.summary import draw, record, summarize
-        with stage(f"reading {file.name}") as reading:
-            rows = _read(file, vectors, label_column, keep, shown=shown)
         model = AttentionClustering(
             wanted,
             metric=metric.value,
@@ -157,6 +178,25 @@ def fit(
             max_samples="auto" if max_samples is None else max_samples,
             random_state=seed,
         )
+        skip = on_error is OnError.skip
+        columns = tuple(vectors or ()), label_column, None if keep is None else tuple(keep)
+        found = past_memory(file, memory, model, *columns, always=resume or skip)
+        if found is not None:
+            if report:
+                raise InputError(
+                    f"{file}: is read part by part, and a report needs all rows at once: raise "
+                    "--memory or drop --report"
+                )
+            dataset, most = found
+            model.max_samples = most
+            summary = _fit_in_parts(
+                model, dataset, out, stage, label_column, skip=skip, resume=resume
+            )
+            _answer(summary, as_json=as_json, quiet=quiet)
+            return
+    with answering(quiet) as stage, outputs(out, file) as folder:
+        with stage(f"reading {file.name}") as reading:
+            rows = _read(file, vectors, label_column, keep, shown=shown)
         with _naming(file, rows), stage(f"clustering {rows.X.shape[0]:,} rows") as fitting:
             model.fit(rows.X)
         with stage("writing") as writing:
@@ -467,6 +507,55 @@ def _number_of_clusters(text: str) -> int | Literal["auto"]:
     if not text.isdecimal():
         raise typer.BadParameter("a number or auto", param_hint="--clusters")
     return int(text)
+
+
+def _fit_in_parts(
+    model: AttentionClustering,
+    dataset: Dataset,
+    out: Path,
+    stage: Callable[[str], AbstractContextManager[Stage]],
+    label_column: str | None,
+    *,
+    skip: bool,
+    resume: bool,
+) -> dict[str, Any]:
+    """What `fit` does, for files that are read part by part, thrice."""
+    import numpy as np
+
+    from attnclust.outofcore import CHECKPOINT, finish, gather, label, summarize_dataset
+    from attnclust.persistence import save_model
+    from attnclust.summary import draw_sample, record
+
+    file, checkpoint = dataset.path, out / CHECKPOINT
+    if file.is_dir() and out.resolve().is_relative_to(file.resolve()):
+        raise OutputError(f"{out}: lies in the folder that is read; choose another")
+    with outputs(out, file) as folder:
+        with stage(f"reading {dataset.n_rows:,} rows in {len(dataset.parts):,} parts") as reading:
+            progress = gather(model, dataset, checkpoint, skip=skip, resume=resume)
+        with stage("clustering") as fitting:
+            finish(model, dataset, progress)
+        with stage("labelling") as labelling:
+            tally = label(model, dataset, progress, folder, label_column)
+        draw_sample(model, folder / "clusters.png")
+        summary = summarize_dataset(dataset, model, tally, progress)
+        if dataset.named:
+            model.feature_names_in_ = np.array(dataset.names, dtype=object)
+        save_model(model, folder / "model.safetensors")
+        summary["parameters"] = model.get_params()
+        summary["rows_used"] = model.n_rows_used_
+        summary["start"] = model.history_.start
+        if model.selection_ is not None:
+            summary["reason"] = model.selection_.reason
+            summary["candidates"] = model.selection_.candidates
+        summary["stopped_because"] = model.history_.reason
+        summary["seconds"] = {
+            "read": reading.seconds,
+            "fit": fitting.seconds,
+            "label": labelling.seconds,
+        }
+        record(summary, folder, out)
+    checkpoint.unlink(missing_ok=True)
+    return summary
 
 
 def _read(

@@ -126,17 +126,20 @@ def read_vectors(
                 raise InputError(f"{path}: --keep needs a table, and an .npz file is none")
             return _read_npz(path, vectors, label_column, shown)
         table, header = _read_table(path, suffix)
-        names = table.column_names
+        _ = table.column_names  # damaged ones raise here
     except InputError:
         raise
     except Exception as error:  # a damaged file makes parsers raise of every kind
-        reason = " ".join(str(error).split()).rstrip(".") or type(error).__name__
-        raise InputError(f"{path}: cannot be read as {suffix}: {reason}") from None
+        raise read_error(path, suffix, error) from None
     if features and not vectors and header and not _list_columns(table, {label_column}):
         vectors = features
-    for name in [*vectors, *(keep or []), *shown, *([label_column] if label_column else [])]:
-        _require(path, "column", name, names)
-    return _from_table(path, table, header, list(vectors), label_column, keep, shown)
+    return from_table(path, table, header, list(vectors), label_column, keep, shown)
+
+
+def read_error(path: Path, suffix: str, error: Exception) -> InputError:
+    """What a parser raised, as one line that names the file."""
+    reason = " ".join(str(error).split()).rstrip(".") or type(error).__name__
+    return InputError(f"{path}: cannot be read as {suffix}: {reason}")
 
 
 def _read_npz(
@@ -191,11 +194,17 @@ def _matrix(path: Path, what: str, X: Rows) -> Rows:
 
 
 def _known(path: Path, name: str, values: list[Any]) -> Array:
+    """The labels of a column that has some."""
+    known = known_labels(values)
+    if all(value is None for value in known):
+        raise InputError(f"{path}: column {name!r} has no value in any row: leave it out")
+    return known
+
+
+def known_labels(values: list[Any]) -> Array:
     """Labels, with None for empty text and NaN, too."""
     known = np.empty(len(values), dtype=object)
     known[:] = [None if v is None or v == "" or v != v else v for v in values]
-    if all(value is None for value in known):
-        raise InputError(f"{path}: column {name!r} has no value in any row: leave it out")
     return known
 
 
@@ -228,16 +237,30 @@ def _is_header(first: list[str], second: list[str]) -> bool:
     )
 
 
-def _from_table(
+def from_table(
     path: Path,
     table: pa.Table,
     header: bool,
     vectors: list[str],
     label_column: str | None,
     keep: Sequence[str] | None,
-    shown: Sequence[str],
+    shown: Sequence[str] = (),
 ) -> Vectors:
+    """Vectors and labels of a table; the other parameters are those of `read_vectors`.
+
+    Parameters
+    ----------
+    path : path
+        For errors.
+    table : pyarrow.Table
+    header : bool
+        Whether its columns have names.
+    vectors, label_column, keep, shown
+        Names of columns that are there.
+    """
     names = table.column_names
+    for name in [*vectors, *(keep or []), *shown, *([label_column] if label_column else [])]:
+        _require(path, "column", name, names)
     doubled = sorted({name for name in names if names.count(name) > 1})
     if doubled:
         raise InputError(f"{path}: two columns are named {doubled[0]!r}; rename one")

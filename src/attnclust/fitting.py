@@ -8,6 +8,7 @@ import numpy as np
 
 from attnclust._typing import FloatArray
 from attnclust.contrast import fixed_point, least_alignment
+from attnclust.features import FeatureMap, kernel_heads
 from attnclust.manifold import random_heads
 from attnclust.mixture import Mixture
 from attnclust.moments import DENSE_LIMIT, Spectrum
@@ -15,6 +16,7 @@ from attnclust.moves import Move, grow, part_anew, split_and_merge
 from attnclust.normalization import normalize
 from attnclust.refinement import (
     Clusters,
+    Expectation,
     Geometry,
     assign,
     dispersion,
@@ -31,10 +33,14 @@ N_PROMPTS = 64
 # Squared distances that scatter this much more than the mixture says are not of it: their own
 # sampling error is a few hundredths, and what is measured on real rows starts near 1.5.
 MISFIT = 1.25
+# Rows that tell it well enough, evenly spaced.
+DISPERSION_ROWS = 5_000
 # Whether attention is hard, in the order in which refinement tries.
 STAGES = {"auto": (False, True, False), "soft": (False,), "hard": (True,)}
 # Times that moves and new cuts of pairs take turns under hard attention.
 HARD_ROUNDS = 4
+# Rows x features x clusters up to which hard attention also tries a start by splits.
+FEW_PRODUCTS = 500_000
 # Hard steps on all rows after those on a sample.
 LAST_STEPS = 10
 
@@ -45,7 +51,7 @@ class History:
 
     Parameters
     ----------
-    start : {"mean", "heads", "splits", "trained heads", "choice of K"}
+    start : {"mean", "heads", "splits", "kernel heads", "trained heads", "choice of K"}
         Where the centres came from before refinement. "splits" grows them from one cluster, where
         there are more clusters than features, the spectrum shows fewer directions than clusters, or
         softmax attention left a cluster without rows.
@@ -132,6 +138,30 @@ def find_start(
     return clusters, History(
         "heads", normal.conditioning, tuple(map(float, fit.quality)), fit.n_iter
     )
+
+
+def kernel_start(
+    tokens: Tokens, geometry: Geometry, n_clusters: int, rng: np.random.Generator, kind: str
+) -> tuple[Clusters, History, FeatureMap]:
+    """Clusters of the rows as heads on kernel features label them, and the map to those heads.
+
+    Parameters
+    ----------
+    tokens, geometry, n_clusters, rng
+        As for `find_start`.
+    kind : {"fourier", "nystrom"}
+    """
+    features, fit = kernel_heads(tokens, n_clusters, rng, kind)
+    labels, weight = assign(*features.state(tokens)), tokens.row_weights()
+    sums = np.zeros((n_clusters, tokens.dim))
+    for window, tile in tokens.tiles():
+        sums += tile.own_sums(weight[window], labels[window], n_clusters)
+    counts = np.bincount(labels, weight, minlength=n_clusters)
+    nowhere = Clusters(np.zeros_like(sums), np.full(n_clusters, 1 / n_clusters), 1.0)
+    seen = Expectation(counts / weight.sum(), sums / weight.sum(), 0.0)
+    quality = tuple(map(float, fit.quality))
+    history = History("kernel heads", quality=quality, head_steps=fit.n_iter)
+    return maximization(nowhere, seen, geometry), history, features
 
 
 @dataclass(frozen=True)
@@ -316,6 +346,11 @@ def refine(
             clusters = grow(sample, shape, len(clusters.weights))
             history = replace(history, start="splits")
         climbed = _climb(sample, clusters, shape, history, max_iter, tol)
+        if hard and sample.dim * len(sample) * len(clusters.weights) <= FEW_PRODUCTS:
+            grown = grow(sample, shape, len(clusters.weights))
+            again = replace(history, start="splits")
+            other = _climb(sample, grown, shape, again, max_iter, tol)
+            climbed = max(climbed, other, key=lambda found: found[1].log_likelihood[-1])
         clusters = climbed[0]
         held = bool(np.bincount(assign(sample, clusters), minlength=len(clusters.weights)).all())
         fits = 1 / MISFIT <= climbed[1].dispersion <= MISFIT and held
@@ -367,10 +402,11 @@ def _climb(
         if still
         else f"max_iter={max_iter} attention steps were spent"
     )
+    every = np.arange(0, len(tokens), -(-len(tokens) // DISPERSION_ROWS))
     history = replace(
         history,
         attention="hard" if geometry.hard else "soft",
-        dispersion=dispersion(tokens, clusters, geometry),
+        dispersion=dispersion(tokens.take(every), clusters, geometry),
         log_likelihood=tuple(s.log_likelihood for s in path),
         moves=tuple((m.n_moves, m.kept) for m in moves),
         reason=reason,

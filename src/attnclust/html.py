@@ -27,6 +27,13 @@ dl { display: grid; grid-template-columns: max-content 1fr; gap: .25rem 1rem; fo
 dt { color: var(--soft); } dd { margin: 0; }
 """
 
+# What a page may load: nothing but what is in it, whatever its script would like. Plotting by WebGL
+# compiles functions.
+POLICY = (
+    "default-src 'none'; script-src 'unsafe-inline' 'unsafe-eval'; style-src 'unsafe-inline'; "
+    "img-src data: blob:"
+)
+
 
 def save_page(path: Path, title: str, body: str, style: str = "", script: str = "") -> None:
     """Write a page, whole or not at all.
@@ -50,6 +57,7 @@ def save_page(path: Path, title: str, body: str, style: str = "", script: str = 
     whole.write_text(
         f"""<!doctype html>
 <html lang="en"><head><meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="{POLICY}">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <title>{escape(title)}</title><style>{STYLE}{style}</style></head><body>
 {body}

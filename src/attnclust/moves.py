@@ -15,6 +15,7 @@ from collections.abc import Container, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
+from scipy.special import xlogy
 
 from attnclust._typing import FloatArray, IntArray
 from attnclust.refinement import (
@@ -130,30 +131,44 @@ class Splits:
 
 
 def look(tokens: Tokens, clusters: Clusters, geometry: Geometry, noise: float) -> Splits:
-    """Splits along the leading directions: at one standard deviation, or by the best hard cut.
+    """Splits along the leading directions.
 
-    At one standard deviation what exceeds `noise`, the variance of a cluster that is whole, counts.
+    Hard attention takes the best cut and what it gains. Softmax attention counts the variance
+    beyond `noise`, that of a cluster that is whole, and parts at one standard deviation, unless a
+    cut raises the likelihood of rows with labels: then some rows lie apart, however few.
     """
     labels = assign(tokens, equal_weights(clusters) if geometry.hard else clusters)
     variances, directions = leading_directions(tokens, clusters.centroids, labels)
     if geometry.hard:
-        gain, places = best_cuts(tokens, clusters.centroids, labels, directions)[:2]
-        return Splits(gain, places[:, :, None] * directions)
-    offsets = directions * np.sqrt(variances)[:, None]
-    gain = clusters.weights * (variances - noise)
-    return Splits(gain, np.stack([offsets, -offsets]))
+        gain, places, _ = best_cuts(tokens, clusters.centroids, labels, directions)
+    else:
+        gain = clusters.weights * (variances - noise)
+        places = np.sqrt(variances) * [[1.0], [-1.0]]
+        cheapest = merge_costs(clusters)[2][:1].sum()
+        if gain.max() > WORTH * cheapest:  # else no move is made, and no cut needed
+            price = clusters.noise_variance
+            left, cuts, _ = best_cuts(tokens, clusters.centroids, labels, directions, price)
+            places = np.where(left > 0, cuts, places)
+    return Splits(gain, places[:, :, None] * directions)
 
 
 def best_cuts(
-    tokens: Tokens, centroids: FloatArray, labels: IntArray, directions: FloatArray
+    tokens: Tokens,
+    centroids: FloatArray,
+    labels: IntArray,
+    directions: FloatArray,
+    price: float = 0.0,
 ) -> tuple[FloatArray, FloatArray, IntArray]:
     """The cut of each cluster in two, across a direction, that leaves least inertia along it.
+
+    At a price sigma^2 the labels are paid for, 2 sigma^2 times the entropy of the parts: what is
+    then left, over 2 sigma^2, is the log-likelihood of rows and labels that the cut gains.
 
     Returns
     -------
     gain : array of shape (K,)
-        Fall of the inertia along the direction, over the weight of all tokens: exact, and of the
-        whole inertia the least that these two parts save.
+        Fall of the inertia along the direction less the price, over the weight of all tokens: of
+        the whole inertia the least that these two parts save.
     places : array of shape (2, K)
         Mean of each part along the direction, from the cluster's centre.
     side : array of shape (n,)
@@ -179,7 +194,12 @@ def best_cuts(
             continue
         low, rest = total[:-1] / mass[:-1], mass[-1] - mass[:-1]
         high = (total[-1] - total[:-1]) / rest
-        between = np.where(apart, mass[:-1] * rest / mass[-1] * (high - low) ** 2, 0.0)
+        between = mass[:-1] * rest / mass[-1] * (high - low) ** 2
+        if price:
+            between += (
+                2 * price * (xlogy(mass[:-1], mass[:-1] / mass[-1]) + xlogy(rest, rest / mass[-1]))
+            )
+        between = np.where(apart, between, -np.inf)
         cut = int(between.argmax())
         gain[j], places[:, j] = between[cut], (low[cut], high[cut])
         side[rows[cut + 1 :]] = 1
@@ -298,7 +318,7 @@ def split_and_merge(
             kept.append(path[-1])
         elif len(made) > 1:
             n_moves = max(1, min(n_moves, len(made)) // 2)
-        elif geometry.hard and len(failed) < PATIENCE:
+        elif len(failed) < (PATIENCE if geometry.hard else 1):
             failed.add(made[0])
         else:
             break

@@ -22,16 +22,25 @@ from safetensors.numpy import save_file
 
 from attnclust import __version__
 from attnclust._typing import Array
-from attnclust.checks import check_integer, check_number
-from attnclust.estimators import AttentionClustering
+from attnclust.checks import check_choice, check_integer, check_number
+from attnclust.estimators import KERNELS, AttentionClustering
+from attnclust.features import FeatureMap
 from attnclust.fitting import History
+from attnclust.moments import Moments
 from attnclust.selection import Selection
+from attnclust.streams import State
 
 FORMAT = "attnclust-model"
+STATE_FORMAT = "attnclust-state"
 FORMAT_VERSION = 1
 ARRAYS = ("cluster_centers_", "heads_", "values_", "weights_")
+STATE_ARRAYS = ("rows", "keys", "log_weights")
+STATE_SCALARS = ("n_rows", "size", "seed", "half_life")
 LARGEST = float(np.finfo(np.float64).max)
-SCALARS = ("n_features_in_", "n_iter_", "n_rows_used_", "noise_variance_", "temperature_")
+SCALARS = ("n_features_in_", "n_iter_", "n_rows_used_", "noise_variance_", "temperature_", "lift_")
+# Of a feature map: arrays, with their shapes in m, d and K, and the rest.
+MAP_ARRAYS = {"points": "md", "phase": "m", "projection": "mK", "lengths": "K", "shift": "d"}
+MAP_SCALARS = ("bandwidth", "noise_variance", "unit")
 
 
 class ModelFileError(ValueError):
@@ -85,9 +94,18 @@ def save_model(model: AttentionClustering, path: str | os.PathLike[str]) -> None
         "selection": None if model.selection_ is None else asdict(model.selection_),
     }
     arrays = {name: np.ascontiguousarray(getattr(model, name)) for name in ARRAYS}
+    features = model.feature_map_
+    if features is not None:
+        document["feature_map"] = {name: getattr(features, name) for name in ("kind", *MAP_SCALARS)}
+        for name in MAP_ARRAYS:
+            arrays[f"feature_map.{name}"] = np.ascontiguousarray(getattr(features, name))
     document = json.loads(json.dumps(document, default=_plain))
+    _write(Path(path), document, arrays)
+
+
+def _write(path: Path, document: dict[str, Any], arrays: dict[str, Array]) -> None:
+    """A file with its digest, whole or not at all."""
     document["digest"] = _digest(document, arrays)
-    path = Path(path)
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     os.close(handle)
     try:
@@ -206,6 +224,7 @@ def load_model(path: str | os.PathLike[str]) -> AttentionClustering:
             selection = dict(document["selection"])
             selection["eigenvalues"] = np.array(selection["eigenvalues"])
             model.selection_ = Selection(**selection)
+        model.feature_map_ = _feature_map(document.get("feature_map"), arrays, model)
     except (KeyError, TypeError, ValueError) as error:
         raise ModelFileError(
             f"{path}: damaged model file, its metadata lack sense: {error}"
@@ -223,7 +242,111 @@ def load_model(path: str | os.PathLike[str]) -> AttentionClustering:
     return model
 
 
-def _read(path: str | os.PathLike[str], *, arrays: bool) -> tuple[dict[str, Any], dict[str, Array]]:
+def _feature_map(
+    told: dict[str, Any] | None, arrays: dict[str, Array], model: AttentionClustering
+) -> FeatureMap | None:
+    if told is None:
+        return None
+    check_choice("kind", told["kind"], KERNELS)
+    for name in MAP_SCALARS:
+        check_number(name, told[name], np.finfo(np.float64).tiny, LARGEST)
+    found = {name: arrays[f"feature_map.{name}"] for name in MAP_ARRAYS}
+    sizes = {"m": len(found["points"]), "d": model.n_features_in_, "K": arrays["weights_"].size}
+    for name, shape in MAP_ARRAYS.items():
+        wanted = tuple(sizes[size] for size in shape)
+        array = found[name]
+        if array.shape != wanted or array.dtype != np.float64 or not np.isfinite(array).all():
+            raise ValueError(f"feature_map.{name} is not finite float64 of shape {wanted}")
+    told = {name: told[name] for name in ("kind", *MAP_SCALARS)}
+    return FeatureMap(**{**told, **found})
+
+
+def save_state(
+    state: State, path: str | os.PathLike[str], about: dict[str, Any] | None = None
+) -> None:
+    """Write the state of a stream to one .safetensors file, whole or not at all.
+
+    Parameters
+    ----------
+    state : State
+        As ``model.state_`` is after `partial_fit`.
+    path : str or path
+        Replaced if it exists.
+    about : dict, optional
+        What JSON holds: where the stream is, say.
+
+    Raises
+    ------
+    OSError
+        If the file cannot be written.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import numpy as np
+    >>> from attnclust import AttentionClustering
+    >>> model = AttentionClustering(2, random_state=0).partial_fit(np.eye(4))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     save_state(model.state_, f"{folder}/state.safetensors", {"batches": 1})
+    ...     state, about = load_state(f"{folder}/state.safetensors")
+    >>> state.n_rows, about
+    (4, {'batches': 1})
+    """
+    document = {
+        "format": STATE_FORMAT,
+        "format_version": FORMAT_VERSION,
+        "library_version": __version__,
+        "class": type(state).__name__,
+        "count": state.moments.count,
+        "bound": None if np.isinf(state.bound) else state.bound,
+        "scalars": {name: getattr(state, name) for name in STATE_SCALARS},
+        "about": about or {},
+    }
+    arrays = {name: getattr(state, name) for name in STATE_ARRAYS}
+    arrays |= {"mean": state.moments.mean, "scatter": state.moments.scatter}
+    arrays = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+    _write(Path(path), json.loads(json.dumps(document, default=_plain)), arrays)
+
+
+def load_state(path: str | os.PathLike[str]) -> tuple[State, dict[str, Any]]:
+    """Read a state that `save_state` wrote, and what was said about it.
+
+    Parameters
+    ----------
+    path : str or path
+
+    Returns
+    -------
+    state : State
+    about : dict
+
+    Raises
+    ------
+    ModelFileError
+        Naming the file: not there, damaged, or no state.
+    """
+    document, arrays = _read(path, arrays=True, kind=(STATE_FORMAT, State.__name__))
+    if document.get("digest") != _digest(document, arrays):
+        raise ModelFileError(f"{path}: a damaged file, its digest does not match: begin anew")
+    moments = Moments(document["count"], arrays["mean"], arrays["scatter"])
+    bound = np.inf if document["bound"] is None else document["bound"]
+    state = State(
+        moments,
+        arrays["rows"],
+        arrays["keys"],
+        arrays["log_weights"],
+        bound,
+        **document["scalars"],
+    )
+    return state, document["about"]
+
+
+def _read(
+    path: str | os.PathLike[str],
+    *,
+    arrays: bool,
+    kind: tuple[str, str] = (FORMAT, AttentionClustering.__name__),
+) -> tuple[dict[str, Any], dict[str, Array]]:
     if not Path(path).is_file():
         raise ModelFileError(f"{path}: no such model file")
     try:
@@ -234,11 +357,12 @@ def _read(path: str | os.PathLike[str], *, arrays: bool) -> tuple[dict[str, Any]
         raise ModelFileError(f"{path}: not a model file, or a damaged one ({error})") from None
     try:
         document = json.loads(metadata["attnclust"])
-        kind, version = document["format"], document["format_version"]
+        found_kind, version = document["format"], document["format_version"]
     except (KeyError, TypeError, ValueError):
         raise ModelFileError(f"{path}: a safetensors file, but no attnclust model") from None
-    if kind != FORMAT or document.get("class") != AttentionClustering.__name__:
-        raise ModelFileError(f"{path}: holds a {document.get('class')}, not an attnclust model")
+    if (found_kind, document.get("class")) != kind:
+        wanted = "an attnclust model" if kind[0] == FORMAT else "the state of a stream"
+        raise ModelFileError(f"{path}: holds a {document.get('class')}, not {wanted}")
     if not isinstance(version, int) or version > FORMAT_VERSION:
         raise ModelFileError(
             f"{path}: written by attnclust {document.get('library_version')} in format {version}, "

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from attnclust import __version__
-from attnclust._typing import IntArray
+from attnclust._typing import Array, IntArray
 from attnclust.estimators import AttentionClustering
 from attnclust.files import Vectors
 
@@ -25,27 +25,29 @@ def draw(model: AttentionClustering, rows: Vectors, path: Path) -> None:
     display.figure_.savefig(path, dpi=150)
 
 
+def draw_sample(model: AttentionClustering, path: Path) -> None:
+    """The picture of a fit on a stream: of its sample."""
+    X = model.state_.rows
+    if find_spec("matplotlib") is not None:
+        from attnclust.plotting import ClusterMapDisplay
+
+        ClusterMapDisplay.from_estimator(model, X).figure_.savefig(path, dpi=150)
+
+
 def summarize(
     command: str, file: Path, rows: Vectors, model: AttentionClustering, labels: IntArray
 ) -> dict[str, Any]:
     """Sizes and weights of the clusters, scores, and what they were made from."""
     n_clusters = len(model.weights_)
-    sizes = np.bincount(labels[labels >= 0], minlength=n_clusters)
-    summary: dict[str, Any] = {
-        "command": command,
-        "version": __version__,
-        "file": str(file),
-        "vectors": rows.told,
-        "rows": int(rows.X.shape[0]),
-        "features": int(rows.X.shape[1]),
-        "clusters": [
-            {"cluster": k, "size": int(size), "weight": float(weight)}
-            for k, (size, weight) in enumerate(zip(sizes, model.weights_, strict=True))
-        ],
-        "unlabelled": int((labels < 0).sum()),
-        "noise_variance": model.noise_variance_,
-        "score": model.score(rows.X),
-    }
+    summary = describe(
+        command,
+        file,
+        rows.told,
+        rows.X.shape,
+        model,
+        np.bincount(labels[labels >= 0], minlength=n_clusters),
+        model.score(rows.X),
+    )
     if rows.known is not None:
         from attnclust.scores import external_scores
 
@@ -55,10 +57,42 @@ def summarize(
                 [str(v) for v in rows.known[labels == cluster["cluster"]] if v is not None],
                 return_counts=True,
             )
-            if len(names):
-                cluster["mostly"] = str(names[counts.argmax()])
-                cluster["mostly_share"] = float(counts.max() / counts.sum())
+            name_mostly(cluster, names, counts)
     return summary
+
+
+def describe(
+    command: str,
+    file: Path,
+    names: list[str],
+    shape: tuple[int, int],
+    model: AttentionClustering,
+    sizes: IntArray,
+    score: float,
+) -> dict[str, Any]:
+    """The summary but for scores against known labels."""
+    return {
+        "command": command,
+        "version": __version__,
+        "file": str(file),
+        "vectors": names,
+        "rows": int(shape[0]),
+        "features": int(shape[1]),
+        "clusters": [
+            {"cluster": k, "size": int(size), "weight": float(weight)}
+            for k, (size, weight) in enumerate(zip(sizes, model.weights_, strict=True))
+        ],
+        "unlabelled": int(shape[0] - sizes.sum()),
+        "noise_variance": model.noise_variance_,
+        "score": score,
+    }
+
+
+def name_mostly(cluster: dict[str, Any], names: Array, counts: IntArray) -> None:
+    """Tell which known label most rows of a cluster have."""
+    if counts.sum():
+        cluster["mostly"] = str(names[counts.argmax()])
+        cluster["mostly_share"] = float(counts.max() / counts.sum())
 
 
 def record(summary: dict[str, Any], folder: Path, out: Path, name: str = "summary.json") -> None:

@@ -99,7 +99,7 @@ class Tokens:
     def windows(self, width: int = 0) -> list[slice]:
         """Windows of rows that fit the cache; `width` is the other face of a tile."""
         n, step = len(self), max(256, TILE_ELEMENTS // max(min(self.dim, 4096), width, 1))
-        return [slice(start, min(start + step, n)) for start in range(0, n, step)]
+        return [slice(start, min(start + step, n)) for start in range(0, max(n, 1), step)]
 
     def tiles(self, width: int = 0) -> Iterator[tuple[slice, Tokens]]:
         """Windows of rows, each with its tokens."""
