@@ -65,8 +65,9 @@ def test_shell_lines_run(page, tmp_path):
 
 def find(name):
     module, _, attribute = f"attnclust.{name}".rpartition(".")
-    if module == "attnclust.torch":
-        pytest.importorskip("torch")
+    for extra, home in (("torch", "torch"), ("dask", "distributed")):
+        if module == f"attnclust.{home}":
+            pytest.importorskip(extra)
     return getattr(importlib.import_module(module), attribute)
 
 
@@ -98,7 +99,7 @@ def test_the_reference_names_what_is_public():
 
     assert {n for n in attnclust.__all__ if n != "__version__"} <= set(NAMES)
     in_part = {"", "compare", "fitting", "incontext", "persistence", "reproduce", "torch"}
-    in_part |= {"selection"}
+    in_part |= {"distributed", "selection"}
     for module in {name.rpartition(".")[0] for name in NAMES} - in_part:
         home = importlib.import_module(f"attnclust.{module}")
         for name in getattr(home, "__all__", vars(home)):
