@@ -75,10 +75,12 @@ def find(name):
 def test_public_names_are_documented(name):
     """Every argument, what is returned, the shape of every array, and an example.
 
-    Results (dataclasses and named tuples) need no example, and a class may have it at a method.
+    Results (dataclasses and named tuples) need no example, and a class may have it at a method. A
+    class of the name that it inherits from tells the parameters of both.
     """
     found = find(name)
-    told = inspect.getdoc(found)
+    bases = [base for base in getattr(found, "__bases__", ()) if base.__name__ == found.__name__]
+    told = "\n".join(inspect.getdoc(one) for one in [found, *bases])
     for argument in inspect.signature(found).parameters:
         assert re.search(rf"^(.*, )?\**{argument}\b", told, re.MULTILINE), argument
     for field in re.findall(r"^\w[\w, ]* : (.*\barray\b(?!-).*)$", told, re.MULTILINE):
