@@ -50,10 +50,9 @@ def commands(page):
 def test_shell_lines_run(page, tmp_path):
     """Every attnclust line, with the shipped vectors for its file names."""
     (tmp_path / "examples").symlink_to(ROOT / "examples")
-    for name in ("vectors.parquet", "more.parquet", "documents.parquet"):
-        (tmp_path / name).symlink_to(ROOT / "examples" / "intents.parquet")
     (tmp_path / "folder-of-parquet").mkdir()
-    (tmp_path / "folder-of-parquet" / "a.parquet").symlink_to(ROOT / "examples" / "intents.parquet")
+    for name in ("vectors", "more", "documents", "folder-of-parquet/part"):
+        (tmp_path / f"{name}.parquet").symlink_to(ROOT / "examples" / "intents.parquet")
     for line in commands(page):
         if "--report" in line:
             pytest.importorskip("plotly")
@@ -66,8 +65,9 @@ def test_shell_lines_run(page, tmp_path):
 
 def find(name):
     module, _, attribute = f"attnclust.{name}".rpartition(".")
-    if module == "attnclust.torch":
-        pytest.importorskip("torch")
+    for extra, home in (("torch", "torch"), ("dask", "distributed")):
+        if module == f"attnclust.{home}":
+            pytest.importorskip(extra)
     return getattr(importlib.import_module(module), attribute)
 
 
@@ -75,10 +75,12 @@ def find(name):
 def test_public_names_are_documented(name):
     """Every argument, what is returned, the shape of every array, and an example.
 
-    Results (dataclasses and named tuples) need no example, and a class may have it at a method.
+    Results (dataclasses and named tuples) need no example, and a class may have it at a method. A
+    class of the name that it inherits from tells the parameters of both.
     """
     found = find(name)
-    told = inspect.getdoc(found)
+    bases = [base for base in getattr(found, "__bases__", ()) if base.__name__ == found.__name__]
+    told = "\n".join(inspect.getdoc(one) for one in [found, *bases])
     for argument in inspect.signature(found).parameters:
         assert re.search(rf"^(.*, )?\**{argument}\b", told, re.MULTILINE), argument
     for field in re.findall(r"^\w[\w, ]* : (.*\barray\b(?!-).*)$", told, re.MULTILINE):
@@ -99,7 +101,7 @@ def test_the_reference_names_what_is_public():
 
     assert {n for n in attnclust.__all__ if n != "__version__"} <= set(NAMES)
     in_part = {"", "compare", "fitting", "incontext", "persistence", "reproduce", "torch"}
-    in_part |= {"selection"}
+    in_part |= {"distributed", "selection"}
     for module in {name.rpartition(".")[0] for name in NAMES} - in_part:
         home = importlib.import_module(f"attnclust.{module}")
         for name in getattr(home, "__all__", vars(home)):
