@@ -333,7 +333,8 @@ def test_the_page_shows_what_is_hostile_as_text(apart, tmp_path):
     for told in (*names, *known, "<b>kind</b>", "<i>.csv"):
         assert told in read.text
     assert "\u202eback</bdi>" in page
-    assert "http" not in page
+    assert "http:" not in page
+    assert "https:" not in page
     for name in found.labels:
         assert name in read.text
 

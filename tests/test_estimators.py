@@ -387,7 +387,7 @@ class TestMemory:
         model = fitted(X, k, metric=metric)
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
-        assert model.n_rows_used_ == 30_000
+        assert model.n_rows_used_ == 10_000
         assert peak < 0.35 * X.nbytes
 
     def test_rows_on_disk_stay_there(self, blobs, tmp_path):
@@ -423,7 +423,7 @@ class TestTrained:
         centres = np.linalg.qr(rng.standard_normal((5, 5)))[0][:2]
         labels = rng.integers(0, 2, 20_000)
         X = centres[labels] + 0.3 * rng.standard_normal((20_000, 5))
-        model = fitted(X, 2, solver="pgd")
+        model = fitted(X, 2, solver="pgd", max_samples=len(X))
         assert np.abs(model.heads_ @ centres.T).max(1).min() > 0.999
         assert model.history_.start == "trained heads"
         # As published: the label is the head of the largest alignment.

@@ -174,7 +174,7 @@ class TestChoice:
 
     @pytest.mark.parametrize("n", [200, 2000])
     def test_nothing_to_find(self, n):
-        rng = np.random.default_rng(0)
+        rng, tails = np.random.default_rng(0), np.random.default_rng(1)
         ball = rng.standard_normal((n, 5))
         clouds = {
             "noise": rng.standard_normal((n, 16)),
@@ -183,7 +183,7 @@ class TestChoice:
             "sphere": ball / np.linalg.norm(ball, axis=1, keepdims=True),
             "line": rng.random((n, 1)) + 0.01 * rng.standard_normal((n, 10)),
             "scales": rng.standard_normal((n, 6)) * [1e-3, 1, 1, 1, 10, 1e4],
-            "tails": rng.standard_t(3, (n, 16)),
+            "tails": tails.standard_t(3, (n, 16)),
             "all alike": np.ones((n, 3)),
         }
         for name, X in clouds.items():

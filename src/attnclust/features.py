@@ -164,7 +164,9 @@ def kernel_heads(
         points = chosen.part(slice(None)).dense().astype(np.float64)
         phase = np.zeros(m)
         square = (points * points).sum(1)
-        gaps = np.maximum(square[:, None] + square - 2 * points @ points.T, 0.0)
+        both = square[:, None] + square
+        gaps = both - 2 * points @ points.T
+        gaps[gaps < 64 * np.finfo(np.float64).eps * both] = 0.0  # the same row, to rounding
         bandwidth = choose_bandwidth(gaps, n_clusters, rng)
         kernel, near = _landmark_kernel(gaps, bandwidth, n_clusters)
         points, phase = points[near], phase[near]
