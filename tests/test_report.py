@@ -17,7 +17,8 @@ from attnclust import AttentionClustering
 from attnclust.files import InputError, Vectors, read_vectors
 from attnclust.html import save_page
 from attnclust.moments import spectrum
-from attnclust.plane import project
+from attnclust.plotting.planes import plane_of_centres
+from attnclust.refinement import Clusters
 from attnclust.report import data as telling
 from attnclust.report.eigenvalues import picture, reason_for
 from attnclust.selection import Selection, noise_edge
@@ -106,47 +107,6 @@ def test_more_rows_than_the_map_holds(monkeypatch):
     np.testing.assert_array_equal(x, points[drawn, 0])
     assert told["texts"] == [texts[row] for row in drawn]
     assert len(base64.b64decode(told["labels"])) == 40
-
-
-def test_the_plane_keeps_the_distances_of_three_centres():
-    rng = np.random.default_rng(0)
-    centres, X = rng.standard_normal((3, 6)), rng.standard_normal((20, 6))
-    weights = np.array([0.5, 0.3, 0.2])
-    plane = project(Tokens(X), centres, weights)
-    assert plane.share == pytest.approx(1)
-    for a, b in ((0, 1), (0, 2), (1, 2)):
-        assert np.linalg.norm(plane.centres[a] - plane.centres[b]) == pytest.approx(
-            np.linalg.norm(centres[a] - centres[b])
-        )
-    basis = np.linalg.qr((centres[1:] - centres[0]).T)[0]
-    expected = np.linalg.norm((X - weights @ centres) @ basis, axis=1)
-    np.testing.assert_allclose(np.linalg.norm(plane.points, axis=1), expected)
-    np.testing.assert_allclose(weights @ plane.centres, 0, atol=1e-12)
-
-
-@pytest.mark.parametrize("n_clusters", [1, 2])
-def test_the_rows_widest_direction_completes_the_plane_of_few_centres(n_clusters):
-    rng = np.random.default_rng(0)
-    X = rng.standard_normal((2000, 5)) * [0.1, 0.1, 3, 0.1, 2]
-    centres = 4.0 * np.eye(5)[:n_clusters]
-    if n_clusters == 2:
-        X += centres[rng.integers(0, 2, 2000)]
-    plane = project(Tokens(X), centres, np.full(n_clusters, 1 / n_clusters))
-    X -= X.mean(0)
-    points = plane.points - plane.points.mean(0)
-    # Every row's coordinates in the expected directions are linear in the map's.
-    wanted = X[:, [0, 2]] if n_clusters == 2 else X[:, [2, 4]]
-    if n_clusters == 2:
-        wanted[:, 0] -= X[:, 1]
-    fitted = points @ np.linalg.lstsq(points, wanted, rcond=None)[0]
-    assert ((wanted - fitted) ** 2).sum() < 0.01 * (wanted**2).sum()
-    assert plane.share == 1
-
-
-def test_the_plane_of_one_feature_and_of_equal_rows():
-    assert project(Tokens(np.ones((3, 1))), np.ones((1, 1)), np.ones(1)).points.shape == (3, 2)
-    plane = project(Tokens(np.ones((3, 4))), np.ones((1, 4)), np.ones(1))
-    np.testing.assert_allclose(plane.points, 0, atol=1e-12)
 
 
 def test_a_given_k_is_weighed_against_the_spectrum(blobs):
@@ -314,7 +274,8 @@ def point_at(page, x, y, expected):
 def outermost(model, X):
     """The row that is farthest out on the map, with none above it."""
     tokens = Tokens(np.asarray(X, dtype=float))
-    points = project(tokens, model.cluster_centers_, model.weights_).points
+    centres = Clusters(model.cluster_centers_.astype(float), model.weights_, 1.0)
+    points = plane_of_centres(tokens, centres).points(tokens)
     return int(np.linalg.norm(points, axis=1).argmax())
 
 

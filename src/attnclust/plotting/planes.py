@@ -93,12 +93,15 @@ def find_plane(
         names = (f"alignment with head {i}", f"alignment with head {j}")
         among = [i, j] if np.linalg.matrix_rank(axes) == 2 else []
         return Plane(axes, np.zeros(tokens.dim), names), clusters, among
-    make = _plane_of_centres if name == "centres" else _normalised_plane
+    make = plane_of_centres if name == "centres" else _normalised_plane
     return make(tokens, clusters), clusters, list(range(k))
 
 
-def _plane_of_centres(tokens: Tokens, clusters: Clusters) -> Plane:
-    """The plane in which the centres spread most; where they span less, the rows choose."""
+def plane_of_centres(tokens: Tokens, clusters: Clusters) -> Plane:
+    """The plane in which the centres spread most; where they span less, the rows choose.
+
+    sum_j w_j |P (m_j - mean)|^2 is largest.
+    """
     mean = clusters.weights @ clusters.centroids
     spread = (clusters.centroids - mean) * np.sqrt(clusters.weights)[:, None]
     _, lengths, axes = np.linalg.svd(spread, full_matrices=False)

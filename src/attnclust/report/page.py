@@ -13,8 +13,9 @@ import numpy as np
 
 from attnclust._typing import Array, Rows
 from attnclust.html import save_page
-from attnclust.plane import project
 from attnclust.plotting import COLOURS
+from attnclust.plotting.planes import plane_of_centres
+from attnclust.refinement import Clusters
 from attnclust.report.data import (
     HOVER_CHARACTERS,
     LIST_CHARACTERS,
@@ -26,6 +27,7 @@ from attnclust.report.data import (
 )
 from attnclust.report.eigenvalues import picture, reason_for
 from attnclust.selection import Selection
+from attnclust.tokens import Tokens
 from attnclust.trust import describe_clusters
 
 HEADS = {
@@ -125,7 +127,8 @@ def write_report(
         "margin": model.margin(X),
         "outlier score": model.outlier_score(X),
     }
-    plane = project(tokens, model.cluster_centers_, model.weights_, random_state=random_state)
+    centres = Clusters(model.cluster_centers_.astype(np.float64), model.weights_, 1.0)
+    plane = plane_of_centres(tokens, centres)
     clusters = tell_clusters(describe_clusters(model, X, random_state=random_state), summary)
     outlying = np.argsort(-figures["outlier score"], kind="stable")[:OUTLYING].tolist()
     listed = {row for c in clusters for row in [*c["representative"], *c["borderline"]]}
@@ -133,11 +136,11 @@ def write_report(
     reason = selection.reason
     data = {
         "colours": COLOURS,
-        "centres": plane.centres.tolist(),
+        "centres": plane.points(Tokens(centres.centroids)).tolist(),
         "clusters": clusters,
         "outlying": outlying,
         **tell_rows(
-            plane.points,
+            plane.points(tokens),
             labels,
             figures,
             sorted(listed | set(outlying)),
@@ -152,7 +155,7 @@ def write_report(
         name=_shown(name),
         version=escape(summary["version"]),
         facts=_facts(summary, len(clusters)),
-        map_note=_map_note(len(labels), plane.share, texts is not None),
+        map_note=_map_note(len(labels), plane.share(centres), texts is not None),
         n_clusters=len(clusters),
         plural="" if len(clusters) == 1 else "s",
         reason=escape(reason if reason.endswith(".") else f"K = {selection.n_clusters}: {reason}."),
