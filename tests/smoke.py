@@ -30,7 +30,7 @@ def attnclust_says(*arguments: str, code: int = 0) -> str:
 
 def main() -> None:
     """All that must work without the repository."""
-    assert REPOSITORY / "src" not in HERE.parents, f"{HERE} is the repository, not the installed package"
+    assert REPOSITORY / "src" not in HERE.parents, f"{HERE} is not the installed package"
     assert (HERE / "py.typed").exists()
     for name in attnclust.__all__:
         getattr(attnclust, name)
