@@ -63,9 +63,7 @@ def test_heads_start_at_the_centres(blobs):
 def test_refinement_never_loses_likelihood(blobs, k):
     X, _, _ = blobs(1500, 2, 9, 0.4)
     tokens, geometry, clusters, history = start(X, k)
-    _, history, n_iter = refine(
-        tokens, tokens, clusters, geometry, history, mean_square=1.0, max_iter=50, tol=1e-5
-    )
+    _, history, n_iter = refine(tokens, tokens, clusters, geometry, history, max_iter=50, tol=1e-5)
     assert (np.diff(history.log_likelihood) > -1e-9).all()
     assert n_iter >= 2
     assert history.reason
@@ -75,7 +73,7 @@ def test_where_soft_centres_swallow_each_other_hard_attention_keeps_them_apart()
     X = np.random.default_rng(0).standard_normal((3000, 2))
     tokens, geometry, clusters, history = start(X, 40)
     clusters, history, _ = refine(
-        tokens, tokens, clusters, geometry, history, mean_square=1.0, max_iter=100, tol=1e-4
+        tokens, tokens, clusters, geometry, history, max_iter=100, tol=1e-4
     )
     assert (history.start, history.attention) == ("splits", "hard")
     assert (np.diff(history.log_likelihood) > -1e-9).all()
@@ -94,7 +92,6 @@ def refined(X, k, attention):
         geometry,
         history,
         attention=attention,
-        mean_square=1.0,
         max_iter=100,
         tol=1e-5,
     )

@@ -507,22 +507,19 @@ class AttentionClustering(
         seen = state.moments.spectrum(self._n_pairs(tokens.dim))
         if self.metric == "euclidean":
             tokens, seen = center(tokens, seen)
-        square = tokens.mean_square()
-        self._fit_tokens(tokens, tokens, seen, square, state.moments.count, rng)
+        self._fit_tokens(tokens, tokens, seen, state.moments.count, rng)
 
     def _fit_tokens(
         self,
         tokens: Tokens,
         sample: Tokens,
         seen: Spectrum,
-        mean_square: float,
         n_rows: float,
         rng: np.random.Generator,
     ) -> None:
         """Heads and refinement on the sample, a last step on all tokens: the fitted attributes.
 
-        `mean_square` is E|y|^2 over all tokens, and `n_rows` the effective number of rows that the
-        spectrum was made from.
+        `n_rows` is the effective number of rows that the spectrum was made from.
         """
         k = self._least_clusters
         geometry = Geometry(
@@ -577,7 +574,6 @@ class AttentionClustering(
                 clusters,
                 geometry,
                 history,
-                mean_square=mean_square,
                 attention=self.attention,
                 max_iter=self.max_iter,
                 tol=self.tol,
@@ -856,10 +852,8 @@ class AttentionClustering(
             return max(SAMPLE_ROWS, SAMPLE_ROWS_PER_CLUSTER * k)
         return max(self.max_samples, k)
 
-    def _look(
-        self, tokens: Tokens, rng: np.random.Generator
-    ) -> tuple[Tokens, Tokens, Spectrum, float]:
-        """All tokens and those to look at, in one frame; the spectrum and E|y|^2 over all there.
+    def _look(self, tokens: Tokens, rng: np.random.Generator) -> tuple[Tokens, Tokens, Spectrum]:
+        """All tokens and those to look at, in one frame, and the spectrum there.
 
         The spectrum is that of the sample where it knows the directions that heads need.
         """
@@ -869,17 +863,15 @@ class AttentionClustering(
             rows = rng.choice(len(tokens), most, replace=False, shuffle=False)
             sample = tokens.take(np.sort(rows)).gathered()
         seen = spectrum(sample, n_pairs, rng)
-        whole = len(sample) == len(tokens)
-        if not whole:
+        if len(sample) < len(tokens):
             rank = min(self._least_clusters - (self.lift != "none"), n_pairs)
             blurred = seen.blur(rank, sample.effective_rows()) > BLUR
-            if whole := blurred or self.n_clusters == "auto":
+            if blurred or self.n_clusters == "auto":
                 seen = spectrum(tokens, n_pairs, rng)
         if self.metric == "euclidean":
             sample, _ = center(sample, seen)
             tokens, seen = center(tokens, seen)
-        square = seen.trace + float(seen.mean @ seen.mean) if whole else tokens.mean_square()
-        return tokens, sample, seen, square
+        return tokens, sample, seen
 
     def _store(self, tokens: Tokens, clusters: Clusters) -> None:
         """Clusters of a frame as attributes in the units of X."""

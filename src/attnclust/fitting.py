@@ -306,7 +306,6 @@ def refine(
     history: History,
     *,
     attention: str = "auto",
-    mean_square: float,
     max_iter: int,
     tol: float,
 ) -> tuple[Clusters, History, int]:
@@ -327,8 +326,6 @@ def refine(
         Which.
     max_iter, tol : int, float
         Most attention steps at a time, and when they stand still.
-    mean_square : float
-        E|y|^2 over all rows.
 
     Returns
     -------
@@ -363,13 +360,13 @@ def refine(
     assert found is not None
     clusters, history, n_iter = found
     if len(sample) < len(tokens):
-        whole = Geometry(
-            mean_square, geometry.floor, geometry.on_sphere, history.attention == "hard"
-        )
+        whole = replace(geometry, hard=history.attention == "hard")
         # Soft centres of the sample are within its noise; hard ones settle where all rows say.
-        steps = LAST_STEPS if whole.hard else 1
+        # The noise level, of m d numbers, stays the sample's: it would cost one more pass.
+        steps, noise = LAST_STEPS if whole.hard else 1, clusters.noise_variance
         for _ in range(steps):
             clusters = maximization(clusters, expectation(tokens, clusters, whole), whole)
+            clusters = replace(clusters, noise_variance=noise)
     return clusters, history, n_iter
 
 
