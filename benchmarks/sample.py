@@ -16,7 +16,7 @@ from sklearn.metrics import adjusted_rand_score
 from attnclust import AttentionClustering
 
 SIZES = (2_000, 5_000, 10_000, 20_000, 30_000, 60_000)
-SEEDS = 3
+SEEDS = 2
 
 
 def main():
