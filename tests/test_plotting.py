@@ -22,8 +22,10 @@ from attnclust.plotting import (
     ReliabilityDisplay,
     SpectrumDisplay,
 )
-from attnclust.plotting.planes import decision_lines, find_plane
+from attnclust.plotting.planes import decision_lines, find_plane, plane_of_centres
 from attnclust.plotting.style import apart
+from attnclust.refinement import Clusters
+from attnclust.tokens import Tokens
 
 PLANES = ("centres", "heads", "normalised")
 
@@ -388,3 +390,51 @@ ConvergenceDisplay.from_estimator(model)
 assert "matplotlib" in sys.modules and "matplotlib.pyplot" not in sys.modules
 """
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def plane_through(centres, weights, X):
+    """Rows and centres in the plane of the centres, and the share that it shows."""
+    clusters = Clusters(np.asarray(centres, dtype=float), weights, 1.0)
+    plane = plane_of_centres(Tokens(X), clusters)
+    return plane.points(Tokens(X)), plane.points(Tokens(clusters.centroids)), plane.share(clusters)
+
+
+def test_the_plane_keeps_the_distances_of_three_centres():
+    rng = np.random.default_rng(0)
+    centres, X = rng.standard_normal((3, 6)), rng.standard_normal((20, 6))
+    weights = np.array([0.5, 0.3, 0.2])
+    points, places, share = plane_through(centres, weights, X)
+    assert share == pytest.approx(1)
+    for a, b in ((0, 1), (0, 2), (1, 2)):
+        assert np.linalg.norm(places[a] - places[b]) == pytest.approx(
+            np.linalg.norm(centres[a] - centres[b])
+        )
+    basis = np.linalg.qr((centres[1:] - centres[0]).T)[0]
+    expected = np.linalg.norm((X - weights @ centres) @ basis, axis=1)
+    np.testing.assert_allclose(np.linalg.norm(points, axis=1), expected)
+    np.testing.assert_allclose(weights @ places, 0, atol=1e-12)
+
+
+@pytest.mark.parametrize("n_clusters", [1, 2])
+def test_the_rows_widest_direction_completes_the_plane_of_few_centres(n_clusters):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((2000, 5)) * [0.1, 0.1, 3, 0.1, 2]
+    centres = 4.0 * np.eye(5)[:n_clusters]
+    if n_clusters == 2:
+        X += centres[rng.integers(0, 2, 2000)]
+    points, _, share = plane_through(centres, np.full(n_clusters, 1 / n_clusters), X)
+    X -= X.mean(0)
+    points -= points.mean(0)
+    # Every row's coordinates in the expected directions are linear in the map's.
+    wanted = X[:, [0, 2]] if n_clusters == 2 else X[:, [2, 4]]
+    if n_clusters == 2:
+        wanted[:, 0] -= X[:, 1]
+    linear = points @ np.linalg.lstsq(points, wanted, rcond=None)[0]
+    assert ((wanted - linear) ** 2).sum() < 0.01 * (wanted**2).sum()
+    assert share == pytest.approx(1)
+
+
+def test_the_plane_of_one_feature_and_of_equal_rows():
+    assert plane_through(np.ones((1, 1)), np.ones(1), np.ones((3, 1)))[0].shape == (3, 2)
+    points, _, _ = plane_through(np.ones((1, 4)), np.ones(1), np.ones((3, 4)))
+    np.testing.assert_allclose(points, 0, atol=1e-12)

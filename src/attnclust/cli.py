@@ -169,7 +169,7 @@ def fit(
             from attnclust.files import InputError, write_labels
             from attnclust.outofcore import past_memory
             from attnclust.persistence import save_model
-            from attnclust.summary import draw, record, summarize
+            from attnclust.summary import draw, how_it_went, record, summarize
         model = AttentionClustering(
             wanted,
             metric=metric.value,
@@ -202,15 +202,9 @@ def fit(
         with stage("writing") as writing:
             confidence = model.confidence(rows.X)
             write_labels(folder, file.suffix.lower(), model.labels_, confidence, rows.carried)
-            draw(model, rows, folder / "clusters.png")
+            draw(model, rows.X, folder / "clusters.png", model.labels_)
             summary = summarize("fit", file, rows, model, model.labels_)
-            summary["parameters"] = model.get_params()
-            summary["rows_used"] = model.n_rows_used_
-            summary["start"] = model.history_.start
-            if model.selection_ is not None:
-                summary["reason"] = model.selection_.reason
-                summary["candidates"] = model.selection_.candidates
-            summary["stopped_because"] = model.history_.reason
+            summary |= how_it_went(model)
             summary["seconds"] = {"read": reading.seconds, "fit": fitting.seconds}
         if report:
             with stage("writing the report") as reporting:
@@ -524,7 +518,7 @@ def _fit_in_parts(
 
     from attnclust.outofcore import CHECKPOINT, finish, gather, label, summarize_dataset
     from attnclust.persistence import save_model
-    from attnclust.summary import draw_sample, record
+    from attnclust.summary import draw, how_it_went, record
 
     file, checkpoint = dataset.path, out / CHECKPOINT
     if file.is_dir() and out.resolve().is_relative_to(file.resolve()):
@@ -536,18 +530,12 @@ def _fit_in_parts(
             finish(model, dataset, progress)
         with stage("labelling") as labelling:
             tally = label(model, dataset, progress, folder, label_column)
-        draw_sample(model, folder / "clusters.png")
+        draw(model, model.state_.rows, folder / "clusters.png")
         summary = summarize_dataset(dataset, model, tally, progress)
         if dataset.named:
             model.feature_names_in_ = np.array(dataset.names, dtype=object)
         save_model(model, folder / "model.safetensors")
-        summary["parameters"] = model.get_params()
-        summary["rows_used"] = model.n_rows_used_
-        summary["start"] = model.history_.start
-        if model.selection_ is not None:
-            summary["reason"] = model.selection_.reason
-            summary["candidates"] = model.selection_.candidates
-        summary["stopped_because"] = model.history_.reason
+        summary |= how_it_went(model)
         summary["seconds"] = {
             "read": reading.seconds,
             "fit": fitting.seconds,

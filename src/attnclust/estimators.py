@@ -98,7 +98,7 @@ class AttentionClustering(
     metric : {"euclidean", "cosine"}, default="euclidean"
         "cosine" scales every row to unit length and keeps the centres on the unit sphere. Rows of
         zeros have no direction: they carry no weight in the fit and get the label of the largest
-        cluster.
+        cluster (of the first, where attention is hard).
     solver : {"fixed_point", "pgd"}, default="fixed_point"
         How heads are found.
     lift : {"auto", "affine", "none", "fourier", "nystrom"}, default="auto"
@@ -581,7 +581,7 @@ class AttentionClustering(
 
         self.history_ = history
         if self.lift not in KERNELS:
-            self.lift_ = self._lift_found(normalized and lift)
+            self.lift_ = self._lift_found(normalized and lift, k)
         self.n_rows_used_ = len(sample)
         self._store(tokens, clusters)
         self.temperature_ = None
@@ -862,12 +862,14 @@ class AttentionClustering(
         if len(tokens) > most:
             rows = rng.choice(len(tokens), most, replace=False, shuffle=False)
             sample = tokens.take(np.sort(rows)).gathered()
-        seen = spectrum(sample, n_pairs, rng)
-        if len(sample) < len(tokens):
-            rank = min(self._least_clusters - (self.lift != "none"), n_pairs)
-            blurred = seen.blur(rank, sample.effective_rows()) > BLUR
-            if blurred or self.n_clusters == "auto":
-                seen = spectrum(tokens, n_pairs, rng)
+        seen = None
+        if self.n_clusters != "auto" and len(sample) < len(tokens):
+            seen = spectrum(sample, n_pairs, rng)
+            rank = min(self.n_clusters - (self.lift != "none"), n_pairs)
+            if seen.blur(rank, sample.effective_rows()) > BLUR:
+                seen = None
+        if seen is None:
+            seen = spectrum(tokens, n_pairs, rng)
         if self.metric == "euclidean":
             sample, _ = center(sample, seen)
             tokens, seen = center(tokens, seen)
@@ -904,14 +906,12 @@ class AttentionClustering(
             ),
         )
 
-    def _lift_found(self, affine: bool) -> str:
+    def _lift_found(self, affine: bool, k: int) -> str:
         """What was chosen, and why, in words."""
-        if self.n_clusters == 1:
+        if k == 1:
             return "none: one cluster needs no heads"
         if self.history_.start == "splits":
-            return (
-                f"none: no {self.n_clusters} heads of their own in the spectrum, so splits instead"
-            )
+            return f"none: no {k} heads of their own in the spectrum, so splits instead"
         how = "as asked" if self.lift != "auto" else "never worse conditioned than without"
         return f"affine: {how}" if affine else "none: as asked"
 

@@ -17,7 +17,7 @@ from scipy.sparse.csgraph import connected_components
 from scipy.stats import chi2, norm
 
 from attnclust._typing import BoolArray, FloatArray, IntArray
-from attnclust.refinement import Clusters, attended
+from attnclust.refinement import Clusters, assign, attended
 from attnclust.tokens import Tokens
 
 # Distance in standard deviations along the line; chance that pieces of one cloud show a gap.
@@ -108,7 +108,7 @@ def neighbours(tokens: Tokens, clusters: Clusters) -> Neighbours:
     """
     C = clusters.centroids
     k = len(C)
-    labels = attended(tokens, clusters).labels
+    labels = assign(tokens, clusters)
     weight = tokens.row_weights()
     counted = tokens.effective_rows() / weight.sum()
     rows = counted * np.bincount(labels, weight, minlength=k)

@@ -45,8 +45,9 @@ ALL_ROWS = 10_000
 ROWS_PER_DIRECTION = 256
 
 
-# The pair merged and the cluster split.
+# The pair merged and the cluster split; a pair and the cost of merging it.
 Triple = tuple[int, int, int]
+Pair = tuple[int, int, float]
 
 
 @dataclass(frozen=True)
@@ -229,6 +230,16 @@ def merge_costs(clusters: Clusters) -> tuple[IntArray, IntArray, FloatArray]:
     return i[order], j[order], cost[order]
 
 
+def disjoint(clusters: Clusters, skip: Container[tuple[int, int]] = ()) -> Iterator[Pair]:
+    """Pairs i < j and what merging each adds, the cheapest first, no cluster twice."""
+    used: set[int] = set()
+    for i, j, cost in zip(*merge_costs(clusters), strict=True):
+        a, b = int(i), int(j)
+        if not used & {a, b} and (a, b) not in skip:
+            used |= {a, b}
+            yield a, b, float(cost)
+
+
 def merge(clusters: Clusters, a: IntArray, b: IntArray) -> Clusters:
     """Clusters a moved to the joint centres of a and b, with their joint weights; b stay."""
     C, w = clusters.centroids, clusters.weights
@@ -381,26 +392,19 @@ def part_anew(
     seen = expectation(tokens, clusters, geometry)
     done: set[tuple[int, int]] = set()
     for _ in range(n_rounds if k > 1 else 0):
-        used: set[int] = set()
-        pairs: list[tuple[int, int]] = []
-        costs: list[float] = []
-        for a, b, cost in zip(*merge_costs(clusters), strict=True):
-            if a in used or b in used or (a, b) in done:
-                continue
-            used |= {int(a), int(b)}
-            pairs.append((int(a), int(b)))
-            costs.append(float(cost))
+        pairs = list(disjoint(clusters, done))
         if not pairs:
             break
-        done.update(pairs)
-        a_, b_ = np.array(pairs).T
+        done.update((a, b) for a, b, _ in pairs)
+        a_, b_ = np.array([(a, b) for a, b, _ in pairs]).T
+        costs = np.array([cost for _, _, cost in pairs])
         onto = np.arange(k)
         onto[b_] = a_
         labels = onto[assign(tokens, equal_weights(clusters))]
         joined = merge(clusters, a_, b_).centroids
         _, directions = leading_directions(tokens, joined, labels)
         gain, _, side = best_cuts(tokens, joined, labels, directions)
-        better = gain[a_] > np.array(costs) * (1 + 1e-6)
+        better = gain[a_] > costs * (1 + 1e-6)
         if not better.any():
             continue
         parts, weight = 2 * labels + side, tokens.row_weights()

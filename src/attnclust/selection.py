@@ -6,7 +6,7 @@
 2. Rows with hardly a neighbour within the noise are put aside (`gaps.isolated`).
 3. Splits and merges, each for a price per cluster (`settling.settle`), go on from there: they see
    what drowns in the noise edge, and undo what unequal columns or tails put above it.
-4. Gaps. Where no two neighbours are apart (`gaps.modes`) there is one cluster. Where the rows
+4. Gaps. Where no two neighbours are apart (`gaps.neighbours`) there is one cluster. Where the rows
    about their centres are not spherical Gaussian (`dispersion`), the modes are the clusters,
    else the likelihood is believed.
 
@@ -22,7 +22,7 @@ import numpy as np
 from sklearn.metrics import adjusted_rand_score
 
 from attnclust._typing import FloatArray
-from attnclust.fitting import find_start
+from attnclust.fitting import MISFIT, find_start
 from attnclust.gaps import isolated, neighbours
 from attnclust.moments import Spectrum, spectrum
 from attnclust.moves import split_and_merge
@@ -35,8 +35,6 @@ if TYPE_CHECKING:
 
 # Tracy-Widom scales over the Marchenko-Pastur edge: passed by noise one time in a thousand.
 MARGIN = 3.3
-# Dispersion beyond which rows are no spherical Gaussian noise.
-SPHERICAL = 1.2
 # Splits end at so many clusters, or so many rows per cluster, more if rows are no spherical noise:
 # there splits do not end by themselves, and pieces need rows to show a gap between them.
 MOST_CLUSTERS = 500
@@ -178,25 +176,19 @@ def choose(
         geometry = replace(geometry, mean_square=tokens.mean_square())
     n = tokens.effective_rows()
     pieces = max(1, int(n / LEAST_ROWS_OF_PIECES))
-    settled = clusters
+    settled, spread = clusters, 1.0
     # Where most directions stand out, what is left is hardly a noise level.
-    spherical = 2 * above < seen.dim or seen.dim <= FEW_FEATURES
-    if not spherical:
+    if 2 * above >= seen.dim > FEW_FEATURES:
         if first > pieces:
             clusters, _ = find_start(tokens, seen, geometry, pieces, rng, lift=lift, order=order)
-        settled = _settled(tokens, clusters, geometry, pieces, rng)
-        spherical = dispersion(tokens, settled, geometry) <= SPHERICAL
-    if spherical:
+        settled, spread = _settled(tokens, clusters, geometry, pieces, rng)
+    if spherical := spread <= MISFIT:
         most = max(1, min(int(n / 3), 4), min(MOST_CLUSTERS, int(n / LEAST_ROWS)))
-        settled = _settled(tokens, settled, geometry, most, rng)
-        spherical = dispersion(tokens, settled, geometry) <= SPHERICAL
+        settled, spread = _settled(tokens, settled, geometry, most, rng)
+        spherical = spread <= MISFIT
         if not spherical and len(settled.weights) > pieces:
-            settled = _settled(tokens, clusters, geometry, pieces, rng)
-    spread, gaps, k = (
-        dispersion(tokens, settled, geometry),
-        neighbours(tokens, settled),
-        len(settled.weights),
-    )
+            settled, spread = _settled(tokens, clusters, geometry, pieces, rng)
+    gaps, k = neighbours(tokens, settled), len(settled.weights)
     round_ = spherical and 2 * gaps.clouds() >= k
     mode = gaps.modes(0 if spherical else LEAST_ROWS_OF_CLOUDS)
     n_modes = int(mode.max()) + 1
@@ -242,8 +234,11 @@ def choose(
 
 def _settled(
     tokens: Tokens, clusters: Clusters, geometry: Geometry, most: int, rng: np.random.Generator
-) -> Clusters:
-    """The better of two ways to settle: from these clusters, and from too many, if that can be."""
+) -> tuple[Clusters, float]:
+    """The better of two ways to settle, and its dispersion.
+
+    From these clusters, and from too many, where centres may fill all directions.
+    """
     settled, criterion = settle(tokens, clusters, geometry, most)
     if tokens.dim <= FEW_FEATURES:
         few = tokens.take(np.sort(rng.permutation(len(tokens))[:OVERGROWN_ROWS]))
@@ -251,7 +246,7 @@ def _settled(
         if len(grown.weights) > len(settled.weights):
             again, other = settle(tokens, grown, geometry, most)
             settled = again if other > criterion else settled
-    return settled
+    return settled, dispersion(tokens, settled, geometry)
 
 
 def weigh(

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import islice, takewhile
 
 import numpy as np
 from scipy.special import rel_entr
 
 from attnclust._typing import FloatArray, IntArray
-from attnclust.moves import growing, leading_directions, split, split_and_merge
+from attnclust.moves import disjoint, growing, leading_directions, split, split_and_merge
 from attnclust.refinement import Clusters, Geometry, assign, em, expectation
 from attnclust.tokens import Tokens
 
@@ -175,25 +176,12 @@ def _merges(
     tokens: Tokens, clusters: Clusters, n_rows: float, price: float, most: int
 ) -> Iterator[Clusters]:
     """Clusters with disjoint pairs merged whose union costs least, if hard labels are any guide."""
-    C, w = clusters.centroids, clusters.weights
-    k = len(w)
-    i, j = np.triu_indices(k, 1)
-    square = (C * C).sum(1)
-    gap = np.maximum(square[i] + square[j] - 2 * (C @ C.T)[i, j], 0.0)
-    joint = np.maximum(w[i] + w[j], np.finfo(np.float64).tiny)
-    cost = n_rows * w[i] * w[j] / joint * gap / (2 * clusters.noise_variance)
-    pairs: list[tuple[int, int]] = []
-    used: set[int] = set()
-    for p in np.argsort(cost, kind="stable"):
-        a, b = int(i[p]), int(j[p])
-        if cost[p] > SLACK * price or len(pairs) == k // 3 + 1:
-            break
-        if not used & {a, b}:
-            pairs.append((a, b))
-            used |= {a, b}
+    k, nats = len(clusters.weights), n_rows / (2 * clusters.noise_variance)
+    cheap = takewhile(lambda pair: nats * pair[2] <= SLACK * price, disjoint(clusters))
+    pairs = list(islice(cheap, k // 3 + 1))
     while pairs:
         owner = np.arange(k)
-        for a, b in pairs:
+        for a, b, _ in pairs:
             owner[b] = a
         yield join(clusters, owner)
         pairs = pairs[: len(pairs) // 2]

@@ -10,28 +10,32 @@ from typing import Any
 import numpy as np
 
 from attnclust import __version__
-from attnclust._typing import Array, IntArray
+from attnclust._typing import Array, IntArray, Rows
 from attnclust.estimators import AttentionClustering
 from attnclust.files import Vectors
 
 
-def draw(model: AttentionClustering, rows: Vectors, path: Path) -> None:
+def draw(model: AttentionClustering, X: Rows, path: Path, labels: IntArray | None = None) -> None:
     """The picture, where matplotlib is installed."""
     if find_spec("matplotlib") is None:
         return
     from attnclust.plotting import ClusterMapDisplay
 
-    display = ClusterMapDisplay.from_estimator(model, rows.X, labels=model.labels_)
-    display.figure_.savefig(path, dpi=150)
+    ClusterMapDisplay.from_estimator(model, X, labels=labels).figure_.savefig(path, dpi=150)
 
 
-def draw_sample(model: AttentionClustering, path: Path) -> None:
-    """The picture of a fit on a stream: of its sample."""
-    X = model.state_.rows
-    if find_spec("matplotlib") is not None:
-        from attnclust.plotting import ClusterMapDisplay
-
-        ClusterMapDisplay.from_estimator(model, X).figure_.savefig(path, dpi=150)
+def how_it_went(model: AttentionClustering) -> dict[str, Any]:
+    """What a fit was asked, and how it went about it."""
+    told: dict[str, Any] = {
+        "parameters": model.get_params(),
+        "rows_used": model.n_rows_used_,
+        "start": model.history_.start,
+        "stopped_because": model.history_.reason,
+    }
+    if model.selection_ is not None:
+        told["reason"] = model.selection_.reason
+        told["candidates"] = model.selection_.candidates
+    return told
 
 
 def summarize(

@@ -9,13 +9,10 @@ import numpy as np
 from attnclust._typing import FloatArray, Rows
 from attnclust.moments import spectrum
 from attnclust.plotting.style import COLOURS, GREY, Display, plural, whole_ticks
-from attnclust.selection import noise_edge
+from attnclust.selection import MOST_EIGENPAIRS, noise_edge
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-# Eigenpairs asked of rows whose covariance is not formed, where all would be too many.
-MAX_EIGENPAIRS = 256
 
 
 class SpectrumDisplay(Display):
@@ -74,7 +71,7 @@ class SpectrumDisplay(Display):
         """
         tokens = estimator._tokens(estimator._new_rows(X))
         k = len(estimator.weights_)
-        seen = spectrum(tokens, max(MAX_EIGENPAIRS, k), np.random.default_rng(0))
+        seen = spectrum(tokens, max(MOST_EIGENPAIRS, k), np.random.default_rng(0))
         return cls(seen.values, noise_edge(seen, len(tokens))[1], k).plot(ax=ax)
 
     def plot(self, *, ax: Axes | None = None) -> Self:
