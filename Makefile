@@ -73,7 +73,7 @@ dist-check:  ## Wheel and sdist, each installed into a clean environment and tri
 bench: $(READY)  ## The tables of benchmarks/
 	$(BIN)/python -m pip install --quiet faiss-cpu superkmeans fastkmeans
 	$(BIN)/python benchmarks/accuracy.py
-	$(BIN)/python benchmarks/speed.py
+	$(BIN)/python benchmarks/speed.py > speed.tmp && mv speed.tmp benchmarks/speed.md
 
 clean:
 	rm -rf $(VENV) $(VENV)-oldest $(VENV)-recipes $(VENV)-dist dist demo-output docs/_build .pytest_cache .mypy_cache .ruff_cache
