@@ -6,8 +6,8 @@
 Rows are float32: K random unit centres, spherical noise at which the nearest true centre is right
 for 97 in 100. Time is that of fit and labels of all rows after a warm-up on few rows, in units of
 one assignment pass (X @ C^T with argmax, tile by tile) timed just before and after in the same
-process. Memory is the peak resident set above that before the fit. Peers run in
-the first round only, since some take minutes.
+process. Memory is the peak resident set above that before the fit. Peers run in the
+first round only, since some take minutes.
 """
 
 from __future__ import annotations

@@ -207,7 +207,7 @@ def dispersion(tokens: Tokens, clusters: Clusters, geometry: Geometry) -> float:
     keys, bias = (part[held] for part in clusters.attention)
     prior = np.log(clusters.weights[held])[:, None].astype(tokens.dtype)
     first = second = total = 0.0
-    for _, tile in tokens.tiles(4 * max(keys.shape)):  # lengths are read in float64
+    for _, tile in tokens.tiles(len(keys)):
         w = tile.row_weights()
         logits = tile.scores(keys, bias)
         r = logits - prior
