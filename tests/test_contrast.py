@@ -99,11 +99,30 @@ def test_heads_that_are_not_at_the_centres_are_seen_and_other_starts_tried():
 def test_two_starts_that_agree_end_the_search():
     """No such mixture, yet one optimum: coordinates that are skewed each by itself."""
     rng = np.random.default_rng(0)
-    z = rng.exponential(size=(4000, 3))
+    z = rng.gamma(9, size=(4000, 3))
+    z /= np.sqrt((z * z).mean(0))
     fit = fixed_point(z, np.ones(4000), np.zeros(3), rng)
-    assert abs(fit.quality[-1] - 1) > 0.1
+    assert fit.quality[-1] < 0.9
     assert len(fit.quality) < 5
     assert min(abs(q - fit.quality[-1]) for q in fit.quality[:-1]) < 0.01
+
+
+def test_a_contrast_above_its_promise_asks_for_no_other_start():
+    rng = np.random.default_rng(0)
+    fit = fixed_point(rng.exponential(size=(4000, 3)), np.ones(4000), np.zeros(3), rng)
+    assert len(fit.quality) == 1
+    assert fit.quality[0] > 1.1
+
+
+def test_a_contrast_that_stands_still_ends_a_start_though_heads_go_on_turning():
+    """Two of the directions are a Gaussian's: nothing tells one turn of their heads from another."""
+    rng = np.random.default_rng(0)
+    z = np.column_stack(
+        [np.sqrt(3) * np.eye(3)[rng.integers(3, size=3000)], rng.normal(size=(3000, 2))]
+    )
+    fit = fixed_point(z, np.ones(3000), np.r_[0, 0, 0, 1, 1], rng)
+    assert fit.n_iter < 30
+    assert np.sort(np.abs(fit.heads[:, :3]).max(0)).min() > 0.99
 
 
 def test_row_weights_are_repeated_rows():

@@ -25,7 +25,8 @@ from attnclust._typing import FloatArray
 from attnclust.manifold import polar
 from attnclust.tokens import TILE_ELEMENTS
 
-# A start is right when its contrast is within this share of what its own weights promise.
+# A start is right when its contrast falls short of what its own weights promise by no more than
+# this share; heads fitted to few rows exceed it.
 TOLERANCE = 0.1
 
 
@@ -114,9 +115,9 @@ def fixed_point(
 ) -> HeadFit:
     """Orthonormal heads at the centres, from as many random starts as the contrast asks for.
 
-    A start is kept at once when its contrast is within `TOLERANCE` of the value its own weights
-    promise. Others are tried after it until two agree, which then is what the data hold though no
-    such mixture, or `n_starts` are spent; the one nearest to its promise is kept.
+    A start is kept at once when its contrast falls short of the value its own weights promise by no
+    more than `TOLERANCE`. Others are tried after it until two agree, which then is what the data
+    hold though no such mixture, or `n_starts` are spent; the one nearest to its promise is kept.
 
     Parameters
     ----------
@@ -131,7 +132,8 @@ def fixed_point(
     order : {3, 4}
         Which moment.
     max_iter, tol : int, float
-        Stop when no head turns by more than tol in 1 - |cos|.
+        Most steps of a start, and the share of the contrast by which a step must raise it: when the
+        contrast stands still, single heads may wander on in vain.
     n_starts : int
         Most starts tried.
 
@@ -157,24 +159,22 @@ def fixed_point(
     quality, settled = list[float](), list[float]()
     for _ in range(n_starts):
         heads = polar(rng.standard_normal((dim, dim))) * signs
-        converged = False
-        for n_iter in range(1, max_iter + 1):  # noqa: B007
-            gradient, _mean = contrast_gradient(z, weights, noise, heads, order)
-            turned = polar(gradient)
-            moved = float(np.max(1 - np.abs((turned * heads).sum(1))))
-            heads = turned
-            if moved < tol:
-                converged = True
+        contrast, still = -np.inf, False
+        for n_iter in range(max_iter + 1):
+            gradient, alignment = contrast_gradient(z, weights, noise, heads, order)
+            before, contrast = contrast, float((gradient * heads).sum())
+            still = contrast - before < tol * abs(contrast)
+            if still or n_iter == max_iter:
                 break
-        gradient, alignment = contrast_gradient(z, weights, noise, heads, order)
+            heads = polar(gradient)
         promised = np.maximum(np.abs(alignment), least_alignment(dim)) ** -(order - 2.0)
-        quality.append(float((gradient * heads).sum() / promised.sum()))
+        quality.append(contrast / float(promised.sum()))
         if best is None or abs(quality[-1] - 1) < abs(best[0] - 1):
             best = quality[-1], heads, alignment, n_iter
-        agreed = converged and any(abs(q - quality[-1]) < TOLERANCE**2 for q in settled)
-        if abs(quality[-1] - 1) <= TOLERANCE or agreed:
+        agreed = still and any(abs(q - quality[-1]) < TOLERANCE**2 for q in settled)
+        if quality[-1] >= 1 - TOLERANCE or agreed:
             break
-        settled += [quality[-1]] * converged
+        settled += [quality[-1]] * still
     assert best is not None
     _, heads, alignment, n_iter = best
     least = least_alignment(dim)

@@ -57,9 +57,10 @@ KERNELS = ("fourier", "nystrom")
 # where K is to be chosen: they decide what can be told apart.
 SAMPLE_ROWS, SAMPLE_ROWS_TO_CHOOSE = 10_000, 30_000
 SAMPLE_ROWS_PER_CLUSTER = 300
-# Squared sine to which a sample must know the least of the directions that heads need; otherwise
-# moments take all rows.
-BLUR = 0.02
+# Squared sine to which moments are to know the least of the directions that heads need: they take
+# the sample, as many rows as that asks for, or all. Refinement makes good what is left
+# (benchmarks/sample.md).
+BLUR = 0.1
 # What a state decides, found when first asked for.
 DEFERRED = (
     "cluster_centers_",
@@ -855,21 +856,20 @@ class AttentionClustering(
     def _look(self, tokens: Tokens, rng: np.random.Generator) -> tuple[Tokens, Tokens, Spectrum]:
         """All tokens and those to look at, in one frame, and the spectrum there.
 
-        The spectrum is that of the sample where it knows the directions that heads need.
+        The spectrum is of no more rows than the directions ask for, if their heads are refined.
         """
         most, n_pairs = self._most_rows(), self._n_pairs(tokens.dim)
-        sample = tokens
-        if len(tokens) > most:
-            rows = rng.choice(len(tokens), most, replace=False, shuffle=False)
-            sample = tokens.take(np.sort(rows)).gathered()
-        seen = None
-        if self.n_clusters != "auto" and len(sample) < len(tokens):
-            seen = spectrum(sample, n_pairs, rng)
-            rank = min(self.n_clusters - (self.lift != "none"), n_pairs)
-            if seen.blur(rank, sample.effective_rows()) > BLUR:
-                seen = None
-        if seen is None:
-            seen = spectrum(tokens, n_pairs, rng)
+        if len(tokens) <= most:
+            sample, seen = tokens, spectrum(tokens, n_pairs, rng)
+        else:
+            sample, need = drawn(tokens, most, rng), float(len(tokens))
+            if self.n_clusters != "auto" and self._refines:
+                seen = spectrum(sample, n_pairs, rng)
+                rank = min(self.n_clusters - (self.lift != "none"), n_pairs)
+                need = most * seen.blur(rank, sample.effective_rows()) / BLUR
+            if need > most:
+                rows = tokens if 2 * need > len(tokens) else drawn(tokens, int(need), rng)
+                seen = spectrum(rows, n_pairs, rng)
         if self.metric == "euclidean":
             sample, _ = center(sample, seen)
             tokens, seen = center(tokens, seen)
@@ -926,6 +926,12 @@ class AttentionClustering(
         labels = attention.argmax(1)
         labels[attention.max(1) < self.threshold] = -1
         return np.asarray(labels)
+
+
+def drawn(tokens: Tokens, n_rows: int, rng: np.random.Generator) -> Tokens:
+    """So many of the tokens, without replacement and in their order."""
+    rows = rng.choice(len(tokens), n_rows, replace=False, shuffle=False)
+    return tokens.take(np.sort(rows)).gathered()
 
 
 @contextmanager

@@ -37,6 +37,8 @@ MISFIT = 1.25
 DISPERSION_ROWS = 5_000
 # Whether attention is hard, in the order in which refinement tries.
 STAGES = {"auto": (False, True, False), "soft": (False,), "hard": (True,)}
+# Times tol at which softmax attention stands still enough for moves.
+BEFORE_MOVES = 100
 # Times that moves and new cuts of pairs take turns under hard attention.
 HARD_ROUNDS = 4
 # Rows x features x clusters up to which hard attention also tries a start by splits.
@@ -379,7 +381,8 @@ def _climb(
     tol: float,
 ) -> tuple[Clusters, History, int]:
     """Attention, moves, attention; and again under hard attention, with new cuts of pairs."""
-    clusters, path = em(tokens, clusters, geometry, n_steps=max_iter, tol=tol)
+    rough = tol if geometry.hard else BEFORE_MOVES * tol
+    clusters, path = em(tokens, clusters, geometry, n_steps=max_iter, tol=rough)
     n_iter, moves = len(path) - 1, list[Move]()
     for _ in range(HARD_ROUNDS if geometry.hard else 1):
         before = path[-1].log_likelihood
@@ -389,7 +392,7 @@ def _climb(
         if geometry.hard:
             clusters, seen = part_anew(tokens, clusters, geometry)
             path.append(seen)
-        if path[-1].log_likelihood - before <= tol * geometry.hard:
+        if geometry.hard and path[-1].log_likelihood - before <= tol:
             break
         clusters, last = em(tokens, clusters, geometry, n_steps=max_iter, tol=tol)
         n_iter += len(last) - 1

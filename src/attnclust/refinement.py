@@ -92,7 +92,8 @@ class Geometry:
 
 
 def softmax(logits: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Softmax over the first axis, in place, and the log of its normaliser."""
+    """Softmax over the first axis, in place of C-ordered logits, and the log of its normaliser."""
+    logits = np.ascontiguousarray(logits)
     top = logits.max(0)
     logits -= top
     np.exp(logits, out=logits)
@@ -121,7 +122,7 @@ def expectation(tokens: Tokens, clusters: Clusters, geometry: Geometry) -> Expec
             attention, log_norm = softmax(logits)
             if tile.weights is not None:
                 attention *= w.astype(tile.dtype)
-            counts = attention.sum(1, dtype=np.float64)
+            counts = attention.sum(1).astype(np.float64)
             sums = tile.sums(attention)
         return _Gathered(counts, sums, float(w @ log_norm.astype(np.float64)), float(w.sum()))
 

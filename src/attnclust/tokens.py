@@ -31,6 +31,8 @@ GATHERED_BYTES = 48 * 2**20
 TILE_ELEMENTS = 2**19
 # Features up to which sums by label go column by column.
 FEW = 8
+# Features from which a product with the rows is faster with the rows on the left.
+WIDE = 32
 
 
 @dataclass(frozen=True)
@@ -145,11 +147,11 @@ class Tokens:
         return float(w.sum() ** 2 / (w @ w))
 
     def scores(self, A: FloatArray, bias: FloatArray | None = None) -> FloatArray:
-        """A y_i + bias for one tile: shape (len(A), rows), C order when dense."""
+        """A y_i + bias for one tile: shape (len(A), rows), in either order."""
         A = A / self.unit
         out: FloatArray
-        if self.sparse:
-            out = np.asarray((self.X @ A.T.astype(self.dtype)).T)
+        if self.sparse or self.dim >= WIDE:
+            out = np.asarray(self.X @ A.T.astype(self.dtype)).T
         else:
             out = A.astype(self.dtype) @ self.X.T
         if self.row_scale is not None:
@@ -162,7 +164,7 @@ class Tokens:
 
     def sums(self, P: FloatArray) -> FloatArray:
         """sum_i P_ki y_i for one tile and P of shape (k, rows): (k, d) in float64."""
-        total = P.sum(1, dtype=np.float64)
+        total = P.sum(1).astype(np.float64)
         if self.row_scale is not None:
             P = P * self.row_scale.astype(self.dtype)
         out = np.asarray((self.X.T @ P.T).T if self.sparse else P @ self.X, dtype=np.float64)
