@@ -74,6 +74,7 @@ bench: $(READY)  ## The tables of benchmarks/
 	$(BIN)/python -m pip install --quiet faiss-cpu superkmeans fastkmeans
 	$(BIN)/python benchmarks/accuracy.py
 	$(BIN)/python benchmarks/speed.py > speed.tmp && mv speed.tmp benchmarks/speed.md
+	$(BIN)/python benchmarks/growth.py > growth.tmp && mv growth.tmp benchmarks/growth.md
 
 clean:
 	rm -rf $(VENV) $(VENV)-oldest $(VENV)-recipes $(VENV)-dist dist demo-output docs/_build .pytest_cache .mypy_cache .ruff_cache

@@ -115,7 +115,7 @@ def test_a_contrast_above_its_promise_asks_for_no_other_start():
 
 
 def test_a_contrast_that_stands_still_ends_a_start_though_heads_go_on_turning():
-    """Two of the directions are a Gaussian's: nothing tells one turn of their heads from another."""
+    """Two of the directions are Gaussian: nothing tells one turn of their heads from another."""
     rng = np.random.default_rng(0)
     z = np.column_stack(
         [np.sqrt(3) * np.eye(3)[rng.integers(3, size=3000)], rng.normal(size=(3000, 2))]

@@ -3,7 +3,7 @@ import pytest
 from sklearn.metrics import adjusted_rand_score as ari
 
 from attnclust.incontext import _fixed_point, _normalize, cluster_prompts
-from attnclust.refinement import Clusters, Geometry, log_density, maximization
+from attnclust.refinement import Clusters, Geometry, maximization, told
 from attnclust.refinement import expectation as e_step
 from attnclust.tokens import Tokens
 
@@ -72,7 +72,7 @@ def test_the_likelihood_is_that_of_the_mixture_and_at_rest():
     for b in range(5):
         rows = Tokens(tokens[b])
         clusters = Clusters(found.centroids[b], found.weights[b], float(found.noise_variance[b]))
-        assert found.log_likelihood[b] == pytest.approx(log_density(rows, clusters).mean())
+        assert found.log_likelihood[b] == pytest.approx(told(rows, clusters).log_density.mean())
         geometry = Geometry(rows.mean_square(), 1e-12)
         after = maximization(clusters, e_step(rows, clusters, geometry), geometry)
         np.testing.assert_allclose(after.centroids, clusters.centroids, atol=1e-3)

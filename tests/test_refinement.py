@@ -10,9 +10,9 @@ from attnclust.refinement import (
     em,
     equal_weights,
     expectation,
-    log_density,
     maximization,
     posterior,
+    told,
 )
 from attnclust.tokens import Tokens
 
@@ -44,7 +44,10 @@ def test_attention_is_the_posterior_and_its_normaliser_the_density(problem):
     joint = densities(tokens.X, clusters)
     want = joint / joint.sum(1, keepdims=True)
     np.testing.assert_allclose(posterior(tokens, clusters), want, atol=1e-12)
-    np.testing.assert_allclose(log_density(tokens, clusters), np.log(joint.sum(1)), atol=1e-10)
+    found = told(tokens, clusters)
+    np.testing.assert_allclose(found.log_density, np.log(joint.sum(1)), atol=1e-10)
+    np.testing.assert_allclose(found.confidence, want.max(1), atol=1e-12)
+    np.testing.assert_array_equal(found.labels, want.argmax(1))
     np.testing.assert_array_equal(assign(tokens, clusters), want.argmax(1))
     seen = expectation(tokens, clusters, geometry)
     w = tokens.weights / tokens.weights.sum()

@@ -38,13 +38,14 @@ from attnclust.refinement import (
     Clusters,
     Expectation,
     Geometry,
+    Told,
     assign,
     attended,
     equal_weights,
     expectation,
-    log_density,
     maximization,
     posterior,
+    told,
 )
 from attnclust.selection import MOST_EIGENPAIRS, choose, weigh
 from attnclust.sources import Batch, Source, as_source
@@ -737,9 +738,7 @@ class AttentionClustering(
         -------
         ndarray of shape (n_samples,)
         """
-        tokens, clusters = self._state(self._new_rows(X))
-        scale = tokens.dim * np.log(tokens.unit)
-        return np.asarray(log_density(tokens, clusters) - scale)
+        return self._told(X).log_density
 
     def score(self, X: Rows, y: object = None, sample_weight: object = None) -> float:
         """Mean log-density of the rows.
@@ -917,6 +916,14 @@ class AttentionClustering(
 
     def _attended(self, clusters: Clusters) -> Clusters:
         return equal_weights(clusters) if self.history_.attention == "hard" else clusters
+
+    def _told(self, X: Rows) -> Told:
+        """Labels, confidence and log-density of new rows, in one pass."""
+        tokens, clusters = self._state(self._new_rows(X))
+        found = told(tokens, clusters)
+        if self.threshold is not None:
+            found.labels[found.confidence < self.threshold] = -1
+        return replace(found, log_density=found.log_density - tokens.dim * np.log(tokens.unit))
 
     def _labels(self, X: Rows) -> IntArray:
         tokens, clusters = self._state(X)

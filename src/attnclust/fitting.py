@@ -394,9 +394,9 @@ def _climb(
             path.append(seen)
         if geometry.hard and path[-1].log_likelihood - before <= tol:
             break
-        clusters, last = em(tokens, clusters, geometry, n_steps=max_iter, tol=tol)
+        clusters, last = em(tokens, clusters, geometry, n_steps=max_iter, tol=tol, start=path[-1])
         n_iter += len(last) - 1
-        path += last
+        path += last[1:]
     still = path[-1].log_likelihood - path[-2].log_likelihood < tol
     reason = (
         f"the likelihood rose by less than tol={tol:g}"

@@ -322,9 +322,9 @@ def label(
                 continue
             for batch in part.read(True):
                 with at(batch.where):
-                    labels = model.predict(batch.X)
-                    confidence = model.predict_proba(batch.X).max(1)
-                    tally.log_density += float(model.score_samples(batch.X).sum())
+                    found = model._told(batch.X)
+                labels = found.labels
+                tally.log_density += float(found.log_density.sum())
                 tally.sizes += np.bincount(labels[labels >= 0], minlength=len(model.weights_))
                 if label_column is not None:
                     known = known_labels(batch.aside[label_column].to_pylist())
@@ -334,7 +334,7 @@ def label(
                         if name is not None
                     ]
                     tally.kinds.update(told)
-                write(labels, confidence, batch.aside)
+                write(labels, found.confidence, batch.aside)
     finally:
         close()
     return tally

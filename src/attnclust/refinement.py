@@ -163,8 +163,11 @@ def em(
     *,
     n_steps: int,
     tol: float = 0.0,
+    start: Expectation | None = None,
 ) -> tuple[Clusters, list[Expectation]]:
     """At most `n_steps` EM steps; stops when one raises the mean log-likelihood by less than tol.
+
+    `start` is the E step of the clusters where it is known.
 
     Returns
     -------
@@ -173,9 +176,11 @@ def em(
     seen : list of Expectation
         Of the start and of the state after each step; the last one belongs to `clusters`.
     """
-    if geometry.on_sphere:  # a merge or a split may have left it
-        clusters = replace(clusters, centroids=unit_rows(clusters.centroids))
-    seen = [expectation(tokens, clusters, geometry)]
+    if start is None:
+        if geometry.on_sphere:  # a merge or a split may have left it
+            clusters = replace(clusters, centroids=unit_rows(clusters.centroids))
+        start = expectation(tokens, clusters, geometry)
+    seen = [start]
     for _ in range(n_steps):
         clusters = maximization(clusters, seen[-1], geometry)
         seen.append(expectation(tokens, clusters, geometry))
@@ -252,14 +257,42 @@ def posterior(tokens: Tokens, clusters: Clusters) -> FloatArray:
     return out
 
 
-def log_density(tokens: Tokens, clusters: Clusters) -> FloatArray:
-    """Log-density of each token under the mixture, float64: shape (n,)."""
+@dataclass(frozen=True)
+class Told:
+    """Labels as `assign` has them, the largest weights of `posterior`, and log-densities.
+
+    Parameters
+    ----------
+    labels : array of shape (n,)
+    confidence : array of shape (n,)
+        In the precision of the tokens.
+    log_density : array of shape (n,)
+        Under the mixture, float64.
+    """
+
+    labels: IntArray
+    confidence: FloatArray
+    log_density: FloatArray
+
+
+def told(tokens: Tokens, clusters: Clusters) -> Told:
+    """What the mixture says of each token, in one pass."""
     keys, bias = clusters.attention
-    out: FloatArray = np.empty(len(tokens))
-    for window, tile in tokens.tiles(len(keys)):
-        out[window] = softmax(tile.scores(keys, bias))[1]
-        out[window] -= 0.5 * tile.square_lengths() / clusters.noise_variance
-    return np.asarray(out - 0.5 * tokens.dim * np.log(2 * np.pi * clusters.noise_variance))
+    n, spread = len(tokens), 0.5 * tokens.dim * np.log(2 * np.pi * clusters.noise_variance)
+    out = Told(np.empty(n, dtype=np.intp), np.empty(n, tokens.dtype), np.empty(n))
+
+    def work(window: slice, tile: Tokens) -> int:
+        logits = tile.scores(keys, bias)
+        labels = logits.argmax(0)
+        attention, log_norm = softmax(logits)
+        out.labels[window] = labels
+        out.confidence[window] = attention[labels, np.arange(len(labels))]
+        out.log_density[window] = log_norm
+        out.log_density[window] -= 0.5 * tile.square_lengths() / clusters.noise_variance + spread
+        return 0
+
+    tokens.fold(work, len(keys))
+    return out
 
 
 @dataclass(frozen=True)
