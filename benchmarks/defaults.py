@@ -36,6 +36,8 @@ VARIANTS = [
     ("moves tried from a promise of 0.25x", {}, {"moves.WORTH": 0.25}),
     ("1 step to judge a move", {}, {"moves.INNER_STEPS": 1}),
     ("6 steps to judge a move", {}, {"moves.INNER_STEPS": 6}),
+    ("moves when attention is at rest", {}, {"fitting.BEFORE_MOVES": 1}),
+    ("rows on the right of products", {}, {"tokens.WIDE": 10**9}),
     ("tol=1e-3", {"tol": 1e-3}, {}),
     ("tol=1e-5", {"tol": 1e-5}, {}),
     ("max_samples=3,000", {"max_samples": 3_000}, {}),

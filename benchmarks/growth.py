@@ -1,7 +1,6 @@
 """Seconds of fit and labels as rows, features and clusters grow.
 
-    python benchmarks/growth.py > benchmarks/growth.md    # 10,000 to 10,000,000 rows
-    python benchmarks/growth.py --most 1000000
+    python benchmarks/growth.py > benchmarks/growth.md
 
 Rows as in `speed.py`: random unit centres, float32, spherical noise. Medians of three fits after a
 warm-up. The slope is that of log seconds against log n, by least squares.
@@ -9,23 +8,22 @@ warm-up. The slope is that of log seconds against log n, by least squares.
 
 from __future__ import annotations
 
-import argparse
 import time
 
 import numpy as np
+from speed import STEP, unit_centres
 
 from attnclust import AttentionClustering
 
 ROWS, FEATURES, CLUSTERS = 100_000, 64, 10
 SIZES = (10_000, 30_000, 100_000, 300_000, 1_000_000, 3_000_000, 10_000_000)
 GROWING = {"d": (16, 32, 64, 128, 256, 512, 1024), "K": (5, 10, 20, 40, 60)}
-STEP, FITS, SIGMA = 65_536, 3, 0.15
+FITS, SIGMA = 3, 0.15
 
 
 def rows(n, d, k, seed=0):
     rng = np.random.default_rng(seed)
-    centres = rng.standard_normal((k, d)).astype(np.float32)
-    centres /= np.linalg.norm(centres, axis=1, keepdims=True)
+    centres = unit_centres(k, d, rng)
     X = np.empty((n, d), np.float32)
     for start in range(0, n, STEP):
         part = X[start : start + STEP]
@@ -51,21 +49,18 @@ def table(name, values, spent):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--most", type=int, default=SIZES[-1])
-    sizes = [n for n in SIZES if n <= parser.parse_args().most]
     print("# How cost grows\n\n`python benchmarks/growth.py`: medians of three fits with labels.\n")
-    spent = [seconds(n, FEATURES, CLUSTERS) for n in sizes]
+    spent = [seconds(n, FEATURES, CLUSTERS) for n in SIZES]
     print(f"d = {FEATURES}, K = {CLUSTERS}; rows:\n")
-    table("n", sizes, spent)
-    large = [(n, s) for n, s in zip(sizes, spent, strict=True) if n >= ROWS]
-    for name, pairs in (("all", list(zip(sizes, spent, strict=True))), ("n >= 100,000", large)):
-        slope = np.polyfit(*np.log(np.array(pairs)).T, 1)[0]
-        print(f"Slope of log seconds against log n, {name}: {slope:.2f}.", end=" ")
+    table("n", SIZES, spent)
+    for least in (SIZES[0], ROWS, SIZES[-2]):
+        large = np.array(SIZES) >= least
+        slope = np.polyfit(np.log(SIZES)[large], np.log(spent)[large], 1)[0]
+        print(f"From {least:,} rows on log seconds rise by {slope:.2f} log n.")
     base = {"d": FEATURES, "K": CLUSTERS}
     for name, values in GROWING.items():
         fixed = " and ".join(f"{key} = {value}" for key, value in base.items() if key != name)
-        print(f"\n\nn = {ROWS:,} and {fixed}:\n")
+        print(f"\nn = {ROWS:,} and {fixed}:\n")
         spent = [
             seconds(ROWS, **{key.lower(): value for key, value in {**base, name: v}.items()})
             for v in values

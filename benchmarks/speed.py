@@ -38,12 +38,16 @@ STEP = 65_536
 FITTED = {}
 
 
+def unit_centres(k, d, rng):
+    centres = rng.standard_normal((k, d)).astype(np.float32)
+    return centres / np.linalg.norm(centres, axis=1, keepdims=True)
+
+
 def make(folder, name, seed=0):
     """Rows, labels and the ARI of the Bayes rule, on disk."""
     n, d, k = WORKLOADS[name]
     rng = np.random.default_rng(seed)
-    centres = rng.standard_normal((k, d)).astype(np.float32)
-    centres /= np.linalg.norm(centres, axis=1, keepdims=True)
+    centres = unit_centres(k, d, rng)
     owner, noise = rng.integers(0, k, 20_000), rng.standard_normal((20_000, d), dtype=np.float32)
     low, high = 0.0, 3.0
     for _ in range(30):

@@ -227,11 +227,11 @@ class TestChoice:
             (X * np.random.default_rng(0).uniform(1, 9, (800, 1)), {"metric": "cosine"}),
             (sp.csr_matrix(X), {}),
             (X.astype(np.float32), {}),
-            (X, {"solver": "pgd", "n_steps": 300, "normalize": True}),
+            (X, {"solver": "pgd", "n_steps": 1000, "normalize": True}),
         ):
             model = chosen(rows, **parameters)
             assert len(model.weights_) == 4
-            assert ari(y, model.labels_) > (0.95 if model.solver == "fixed_point" else 0.5)
+            assert ari(y, model.labels_) > (0.95 if model.solver == "fixed_point" else 0.6)
 
     def test_units_and_offset_do_not_matter(self):
         X, _, _ = mixture(4, 16, 0.15, 1000)

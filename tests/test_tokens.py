@@ -65,6 +65,17 @@ def test_single_precision_keeps_its_digits_at_any_scale_and_offset(scale):
     np.testing.assert_allclose(tokens.sums(np.ones((1, 40), np.float32))[0], want.sum(0), atol=2e-3)
 
 
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_sums_keep_the_digits_of_their_weights_whatever_the_order(order):
+    """An offset multiplies what the total weight is off by."""
+    rng = np.random.default_rng(0)
+    X = (rng.standard_normal((16_000, 64)) + 100).astype(np.float32)
+    shift = X.mean(0, dtype=np.float64)
+    P = np.asarray(rng.random((10, 16_000)), dtype=np.float32, order=order)
+    want = P.astype(np.float64) @ (X - shift)
+    np.testing.assert_allclose(Tokens(X, shift=shift).sums(P) / 8_000, want / 8_000, atol=1e-4)
+
+
 @given(st.floats(1e-300, 1e300))
 @settings(max_examples=50)
 def test_power_of_two_is_one_and_near(scale):

@@ -738,7 +738,7 @@ class AttentionClustering(
         -------
         ndarray of shape (n_samples,)
         """
-        return self._told(X).log_density
+        return self._told(self._new_rows(X)).log_density
 
     def score(self, X: Rows, y: object = None, sample_weight: object = None) -> float:
         """Mean log-density of the rows.
@@ -918,21 +918,15 @@ class AttentionClustering(
         return equal_weights(clusters) if self.history_.attention == "hard" else clusters
 
     def _told(self, X: Rows) -> Told:
-        """Labels, confidence and log-density of new rows, in one pass."""
-        tokens, clusters = self._state(self._new_rows(X))
+        """Labels, confidence and log-density of checked rows, in one pass."""
+        tokens, clusters = self._state(X)
         found = told(tokens, clusters)
         if self.threshold is not None:
             found.labels[found.confidence < self.threshold] = -1
         return replace(found, log_density=found.log_density - tokens.dim * np.log(tokens.unit))
 
     def _labels(self, X: Rows) -> IntArray:
-        tokens, clusters = self._state(X)
-        if self.threshold is None:
-            return assign(tokens, clusters)
-        attention = posterior(tokens, clusters)
-        labels = attention.argmax(1)
-        labels[attention.max(1) < self.threshold] = -1
-        return np.asarray(labels)
+        return assign(*self._state(X)) if self.threshold is None else self._told(X).labels
 
 
 def drawn(tokens: Tokens, n_rows: int, rng: np.random.Generator) -> Tokens:

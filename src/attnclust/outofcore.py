@@ -322,7 +322,7 @@ def label(
                 continue
             for batch in part.read(True):
                 with at(batch.where):
-                    found = model._told(batch.X)
+                    found = model._told(model._new_rows(batch.X))
                 labels = found.labels
                 tally.log_density += float(found.log_density.sum())
                 tally.sizes += np.bincount(labels[labels >= 0], minlength=len(model.weights_))

@@ -164,7 +164,7 @@ class Tokens:
 
     def sums(self, P: FloatArray) -> FloatArray:
         """sum_i P_ki y_i for one tile and P of shape (k, rows): (k, d) in float64."""
-        total = P.sum(1).astype(np.float64)
+        total = P.sum(1, dtype=np.float64)
         if self.row_scale is not None:
             P = P * self.row_scale.astype(self.dtype)
         out = np.asarray((self.X.T @ P.T).T if self.sparse else P @ self.X, dtype=np.float64)
