@@ -127,6 +127,8 @@ def methods(metric: str, n_starts: int) -> list[Method]:
                     k,
                     affinity="nearest_neighbors",
                     n_neighbors=min(NEIGHBOURS, X.shape[0]),
+                    # A graph in pieces has an eigenvalue as often as pieces; ARPACK loses copies.
+                    eigen_solver="lobpcg",
                     random_state=seed,
                 )
                 .fit(X)
